@@ -1,0 +1,31 @@
+# Two commands do everything: `make run` and `make test`. Both set up .venv first, once.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: run test slow check bench clean
+
+run: .venv/installed
+	$(BIN)/baddr run tiger
+
+test: .venv/installed
+	$(BIN)/pytest -n auto
+
+slow: .venv/installed
+	$(BIN)/pytest -n auto --slow
+
+check: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/planner.py
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "baddr needs Python 3.11 or newer; set PYTHON=python3.x")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv results

@@ -1,0 +1,228 @@
+"""The agent and its life: plan, act, update the belief, learn; episode after episode, run beside run."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from baddr.belief import Info, importance_sampling, initial_belief, next_episode, rejection_sampling
+from baddr.gba_pomdp import GBAPOMDP
+from baddr.particles import Particles
+from baddr.planner import Rollout, Root, best_action, search
+from baddr.pomdp import POMDP, Action, Observation
+from baddr.settings import Filter, Planner
+
+Summary = Callable[[Key[Array, ""], Particles], dict[str, Array]]
+
+
+class Agent(eqx.Module):
+    """A GBA-POMDP with a belief update and a planner; without a planner it acts at random."""
+
+    gba: GBAPOMDP
+    filter: Filter = eqx.field(static=True)
+    planner: Planner | None = eqx.field(static=True)
+    rollout: Rollout | None = eqx.field(static=True, default=None)
+    summary: Summary | None = eqx.field(static=True, default=None)  # columns about the model belief
+
+    def initial_belief(self, key: Key[Array, ""]) -> Particles:
+        return initial_belief(key, self.gba, self.filter.num_particles)
+
+    def next_episode(self, key: Key[Array, ""], belief: Particles) -> Particles:
+        return next_episode(key, self.gba, belief)
+
+    def plan(
+        self,
+        keys: Key[Array, " runs"],
+        belief: Particles,
+        steps_left: Int[Array, " runs"],
+        active: Bool[Array, " runs"] | None = None,
+    ) -> Root:
+        """The root of a search from each run's belief."""
+        if self.planner is None:
+            nothing = jnp.zeros((keys.shape[0], self.gba.num_actions))
+            return Root(nothing, nothing + 1, *([jnp.zeros(keys.shape, jnp.int32)] * 2))
+        return search(
+            keys,
+            self.gba,
+            belief,
+            num_simulations=self.planner.num_simulations,
+            exploration=self.planner.exploration,
+            depth=self.planner.depth or self.gba.horizon,
+            steps_left=steps_left,
+            active=active,
+            rollout=self.rollout,
+        )
+
+    def update(
+        self,
+        key: Key[Array, ""],
+        belief: Particles,
+        a: Action,
+        o: Observation,
+        terminal: Bool[Array, ""] | bool = False,
+    ) -> tuple[Particles, Info]:
+        """tau(b, a, o), learning included."""
+        learn = jnp.asarray(self.filter.learn_terminal) | ~jnp.asarray(terminal)
+        if self.filter.kind == "rejection":
+            max_tries = self.filter.max_tries
+            return rejection_sampling(key, self.gba, belief, a, o, max_tries=max_tries, learn=learn)
+        return importance_sampling(
+            key,
+            self.gba,
+            belief,
+            a,
+            o,
+            resample_below=self.filter.resample_below,
+            weight_after_update=self.filter.weight_after_update,
+            learn=learn,
+        )
+
+
+class Tally(NamedTuple):
+    """What an episode adds up to: its returns, and how its beliefs and plans fared."""
+
+    return_: Float[Array, "*runs"]
+    discounted_return: Float[Array, "*runs"]
+    simulated_steps: Int[Array, "*runs"]
+    min_effective_sample_size: Float[Array, "*runs"]
+    min_distinct_ancestors: Int[Array, "*runs"]
+    resamplings: Int[Array, "*runs"]
+    filled_particles: Int[Array, "*runs"]
+    impossible_observations: Int[Array, "*runs"]
+
+
+class Run(NamedTuple):
+    """Where a run stands: all that its next step needs."""
+
+    key: Key[Array, "*runs"]
+    episode: Int[Array, "*runs"]
+    t: Int[Array, "*runs"]
+    s: PyTree  # of the world
+    belief: Particles
+    tally: Tally
+    failed: Bool[Array, "*runs"]  # its belief holds a NaN: the run stops here
+
+
+class Step(NamedTuple):
+    """What one real step of each run leaves for readers; `tally` is whole where `ended`."""
+
+    active: Bool[Array, "*runs"]
+    episode: Int[Array, "*runs"]
+    t: Int[Array, "*runs"]
+    a: Int[Array, "*runs"]
+    o: Int[Array, "*runs observation_features"]
+    r: Float[Array, "*runs"]
+    root: Root
+    ended: Bool[Array, "*runs"]
+    failed: Bool[Array, "*runs"]
+    tally: Tally
+    summary: dict[str, Array]
+
+
+def start(keys: Key[Array, " runs"], agent: Agent, world: POMDP) -> Run:
+    """Runs before their first step. A run's stream of random numbers depends on its key alone."""
+
+    def one(key: Key[Array, ""]) -> Run:
+        key_belief, key_s = jr.split(jr.fold_in(key, 0))
+        zero = jnp.int32(0)
+        belief = agent.initial_belief(key_belief)
+        s, tally = world.initial_state(key_s), _empty_tally(belief.num_particles)
+        return Run(key, zero, zero, s, belief, tally, jnp.array(False))
+
+    return jax.vmap(one)(keys)
+
+
+@eqx.filter_jit
+def advance(
+    runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""], num_steps: int
+) -> tuple[Run, Step]:
+    """`num_steps` real steps of every run that has not ended its `num_episodes` episodes."""
+
+    def one_step(runs: Run, _: None) -> tuple[Run, Step]:
+        return _step(runs, agent, world, num_episodes)
+
+    return jax.lax.scan(one_step, runs, length=num_steps)
+
+
+def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
+    active = (runs.episode < num_episodes) & ~runs.failed
+    keys = jax.vmap(_step_keys)(runs.key, runs.episode, runs.t)
+    keys_plan, keys_world, keys_update, keys_next, keys_summary = jnp.moveaxis(keys, 1, 0)
+
+    root = agent.plan(keys_plan, runs.belief, world.horizon - runs.t, active)
+    a = jax.vmap(best_action)(keys_world, root)
+
+    def act(key: Key[Array, ""], s: PyTree, a: Action) -> Any:
+        s_next, o = world.step(jr.fold_in(key, 1), s, a)
+        return s_next, o, world.reward(s, a, s_next), world.is_terminal(s, a, s_next)
+
+    s_next, o, r, terminal = jax.vmap(act)(keys_world, runs.s, a)
+    belief, info = jax.vmap(agent.update)(keys_update, runs.belief, a, o, terminal)
+    tally = _add(runs.tally, world.discount, runs.t, r, root, info)
+    failed = ~jax.vmap(_is_finite)(belief)
+    ended = active & ~failed & (terminal | (runs.t + 1 >= world.horizon))
+
+    def restart(key: Key[Array, ""], belief: Particles) -> tuple[PyTree, Particles, Tally]:
+        key_s, key_belief = jr.split(key)
+        s, fresh = world.initial_state(key_s), agent.next_episode(key_belief, belief)
+        return s, fresh, _empty_tally(belief.num_particles)
+
+    fresh = jax.vmap(restart)(keys_next, belief)
+    s, after, next_tally = _where(ended, fresh, (s_next, belief, tally))
+    next_runs = Run(
+        key=runs.key,
+        episode=runs.episode + ended,
+        t=jnp.where(ended, 0, runs.t + 1),
+        s=s,
+        belief=after,
+        tally=next_tally,
+        failed=runs.failed | failed,
+    )
+    summary = {}
+    if agent.summary is not None:
+        summarise = jax.vmap(agent.summary)
+        shapes = eqx.filter_eval_shape(summarise, keys_summary, belief)
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        summary = jax.lax.cond(jnp.any(ended), summarise, lambda *_: nothing, keys_summary, belief)
+    record = Step(active, runs.episode, runs.t, a, o, r, root, ended, active & failed, tally, summary)
+    return _where(active, next_runs, runs), record
+
+
+def _step_keys(key: Key[Array, ""], episode: Int[Array, ""], t: Int[Array, ""]) -> Array:
+    return jr.split(jr.fold_in(jr.fold_in(key, 1 + episode), t), 5)
+
+
+def _empty_tally(num_particles: int) -> Tally:
+    zero, n = jnp.int32(0), jnp.int32(num_particles)
+    return Tally(jnp.float32(0), jnp.float32(0), zero, jnp.float32(num_particles), n, zero, zero, zero)
+
+
+def _add(tally: Tally, discount: float, t: Int[Array, " runs"], r: Array, root: Root, info: Info) -> Tally:
+    return Tally(
+        return_=tally.return_ + r,
+        discounted_return=tally.discounted_return + jnp.float32(discount) ** t.astype(jnp.float32) * r,
+        simulated_steps=tally.simulated_steps + root.num_steps,
+        min_effective_sample_size=jnp.minimum(tally.min_effective_sample_size, info.effective_sample_size),
+        min_distinct_ancestors=jnp.minimum(tally.min_distinct_ancestors, info.distinct_ancestors),
+        resamplings=tally.resamplings + info.resampled,
+        filled_particles=tally.filled_particles + info.num_filled,
+        impossible_observations=tally.impossible_observations + info.impossible,
+    )
+
+
+def _is_finite(belief: Particles) -> Bool[Array, ""]:
+    """No NaN or infinity in theta, no NaN in the weights (a weight of zero is fine)."""
+    leaves = jax.tree.leaves(belief.states.theta)
+    fine = [jnp.all(jnp.isfinite(x)) for x in leaves if jnp.issubdtype(x.dtype, jnp.floating)]
+    return jnp.all(jnp.array([~jnp.any(jnp.isnan(belief.log_weights)), *fine]))
+
+
+def _where(condition: Bool[Array, " runs"], yes: PyTree, no: PyTree) -> PyTree:
+    def select(x: Array, y: Array) -> Array:
+        return jnp.where(condition.reshape(condition.shape + (1,) * (x.ndim - 1)), x, y)
+
+    return jax.tree.map(select, yes, no)

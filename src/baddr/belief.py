@@ -1,0 +1,187 @@
+"""Belief updates in a GBA-POMDP: rejection sampling (Alg. 1) and importance sampling.
+
+Both learn from the *real* observation, and rewards are no evidence. What they do when the particles
+run out (the depletion policy) is part of `Info` and of every result file:
+
+1. Rejection sampling stops after `max_tries` proposals a particle. If it accepted any by then, the
+   empty places are filled with copies of the accepted ones (`num_filled` says how many).
+2. If it accepted none, all places are filled by importance: a block of proposals, resampled by
+   p(o | s, a, s'; D).
+3. If no particle of either filter can explain o at all (`impossible`), the belief becomes the
+   prediction without o, and nothing is learned from this step.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from baddr.gba_pomdp import GBAPOMDP, AugmentedState
+from baddr.particles import Particles, systematic_indices, tree_at_index, uniform_weights
+from baddr.pomdp import Action, Observation
+
+
+class Info(NamedTuple):
+    """What a reader of the results wants to know about one belief update."""
+
+    effective_sample_size: Float[Array, ""]  # after the update
+    acceptance_rate: Float[Array, ""]  # rejection: accepted / proposed; importance: p(o | h, a)
+    distinct_ancestors: Int[Array, ""]
+    resampled: Bool[Array, ""]
+    num_filled: Int[Array, ""]  # particles that rejection sampling did not accept itself
+    impossible: Bool[Array, ""]  # no particle can explain the observation
+
+
+def initial_belief(key: Key[Array, ""], gba: GBAPOMDP, num_particles: int) -> Particles:
+    """{(s_0, theta_0)}^n with s_0 ~ p_s0 and theta_0 from the prior, paired at random."""
+    states = jax.vmap(gba.initial_state)(jr.split(key, num_particles))
+    return Particles(states, uniform_weights(num_particles))
+
+
+def next_episode(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Particles:
+    """The next episode's prior: states redrawn from p_s0, models and their weights kept."""
+    s = jax.vmap(gba.pomdp.initial_state)(jr.split(key, belief.num_particles))
+    return Particles(AugmentedState(s, belief.states.theta), belief.log_weights)
+
+
+def importance_sampling(
+    key: Key[Array, ""],
+    gba: GBAPOMDP,
+    belief: Particles,
+    a: Action,
+    o: Observation,
+    *,
+    resample_below: float,
+    weight_after_update: bool = False,
+    learn: Bool[Array, ""] | bool = True,
+) -> tuple[Particles, Info]:
+    """Step every particle once, learn, and weigh it by p(o | s, a, s'; D) of the D it stepped with.
+
+    The particles are resampled first where their effective sample size is below `resample_below`. The
+    weight takes D from the parameters before U, or after it with `weight_after_update`, as the
+    authors' program does.
+    """
+    n = belief.num_particles
+    key_resample, key_particles = jr.split(key)
+    resample = belief.effective_sample_size() < resample_below
+    comb = systematic_indices(key_resample, belief.weights, n)
+    ancestors = jnp.where(resample, comb, jnp.arange(n, dtype=jnp.int32))
+    log_prior = jnp.where(resample, uniform_weights(n), belief.log_weights)
+    posterior = gba.posterior
+
+    def propagate(key: Key[Array, ""], i: Int[Array, ""]) -> tuple[AugmentedState, Float[Array, ""]]:
+        key_D, key_step, key_U = jr.split(key, 3)
+        s, theta = belief.at(i)
+        epsilon = posterior.draw(key_D, theta)
+        D = posterior.dynamics(theta, epsilon)
+        s_next, _ = D.step(key_step, s, a)
+        theta_next = posterior.update(key_U, theta, s, a, s_next, o)
+        if weight_after_update:
+            D = posterior.dynamics(theta_next, epsilon)
+        log_likelihood = D.observation_log_prob(s, a, s_next, o)
+        return AugmentedState(s_next, _where(learn, theta_next, theta)), log_likelihood
+
+    states, log_likelihood = jax.vmap(propagate)(jr.split(key_particles, n), ancestors)
+    log_joint = log_prior + log_likelihood
+    log_evidence = jax.nn.logsumexp(log_joint)
+    impossible = jnp.isneginf(log_evidence)
+    # Impossible: every theta falls back to its ancestor's, as if o had not been seen.
+    theta = _where(impossible, tree_at_index(belief.states.theta, ancestors), states.theta)
+    log_weights = jnp.where(impossible, log_prior, log_joint - log_evidence)
+    after = Particles(AugmentedState(states.s, theta), log_weights)
+    info = Info(
+        effective_sample_size=after.effective_sample_size(),
+        acceptance_rate=jnp.exp(log_evidence),
+        distinct_ancestors=_num_distinct(ancestors, n),
+        resampled=resample,
+        num_filled=jnp.zeros((), jnp.int32),
+        impossible=impossible,
+    )
+    return after, info
+
+
+class _Proposals(NamedTuple):
+    """Proposed particles before U: whose child each is, and its s'."""
+
+    ancestors: Int[Array, " n"]
+    s_next: Int[Array, "n state_features"]
+
+
+def rejection_sampling(
+    key: Key[Array, ""],
+    gba: GBAPOMDP,
+    belief: Particles,
+    a: Action,
+    o: Observation,
+    *,
+    max_tries: int = 1000,
+    learn: Bool[Array, ""] | bool = True,
+) -> tuple[Particles, Info]:
+    """Alg. 1: propose (s', o~) from drawn particles and keep those with o~ = o, until there are n.
+
+    Proposals come in blocks of n, at most `max_tries` of them; U runs once per particle that is kept.
+    """
+    n = belief.num_particles
+    key_blocks, key_fill, key_U = jr.split(key, 3)
+
+    def propose(key: Key[Array, ""]) -> tuple[Int[Array, ""], Array, Bool[Array, ""], Array]:
+        key_particle, key_D, key_step = jr.split(key, 3)
+        i = belief.sample(key_particle)
+        s, theta = belief.at(i)
+        D = gba.posterior.sample(key_D, theta)
+        s_next, o_proposed = D.step(key_step, s, a)
+        return i, s_next, jnp.all(o_proposed == o), D.observation_log_prob(s, a, s_next, o)
+
+    def block(carry):
+        kept, count, number, *_ = carry
+        keys = jr.split(jr.fold_in(key_blocks, number), n)
+        ancestors, s_next, accepted, log_likelihood = jax.vmap(propose)(keys)
+        place = jnp.where(accepted, count + jnp.cumsum(accepted, dtype=jnp.int32) - 1, n)
+        kept = _Proposals(
+            kept.ancestors.at[place].set(ancestors, mode="drop"),
+            kept.s_next.at[place].set(s_next, mode="drop"),
+        )
+        count = count + jnp.sum(accepted, dtype=jnp.int32)
+        return kept, count, number + 1, _Proposals(ancestors, s_next), log_likelihood
+
+    def unfinished(carry) -> Bool[Array, ""]:
+        _, count, number, *_ = carry
+        return (count < n) & (number < max_tries)
+
+    nothing = _Proposals(jnp.zeros((n,), jnp.int32), jnp.zeros_like(belief.states.s))
+    start = (nothing, jnp.int32(0), jnp.int32(0), nothing, jnp.zeros((n,)))
+    kept, count, number, last, log_likelihood = jax.lax.while_loop(unfinished, block, start)
+
+    # The depletion policy of this module's docstring.
+    num_kept = jnp.minimum(count, n)
+    impossible = (num_kept == 0) & jnp.all(jnp.isneginf(log_likelihood))
+    likelihood = jnp.where(impossible, 1.0, jnp.exp(log_likelihood - jnp.max(log_likelihood)))
+    by_weight = systematic_indices(key_fill, jnp.nan_to_num(likelihood), n)
+    copies = jnp.arange(n, dtype=jnp.int32) % jnp.maximum(num_kept, 1)
+    chosen = _where(num_kept > 0, tree_at_index(kept, copies), tree_at_index(last, by_weight))
+
+    def finish(key: Key[Array, ""], i: Int[Array, ""], s_next: Int[Array, "..."]) -> AugmentedState:
+        s, theta = belief.at(i)
+        theta_next = gba.posterior.update(key, theta, s, a, s_next, o)
+        return AugmentedState(s_next, _where(learn & ~impossible, theta_next, theta))
+
+    states = jax.vmap(finish)(jr.split(key_U, n), chosen.ancestors, chosen.s_next)
+    info = Info(
+        effective_sample_size=jnp.float32(n),
+        acceptance_rate=count / (number * n),
+        distinct_ancestors=_num_distinct(chosen.ancestors, n),
+        resampled=jnp.array(True),
+        num_filled=n - num_kept,
+        impossible=impossible,
+    )
+    return Particles(states, uniform_weights(n)), info
+
+
+def _where(condition: Bool[Array, ""] | bool, yes: PyTree, no: PyTree) -> PyTree:
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)
+
+
+def _num_distinct(indices: Int[Array, " n"], n: int) -> Int[Array, ""]:
+    return jnp.sum(jnp.zeros((n,), jnp.int32).at[indices].set(1), dtype=jnp.int32)

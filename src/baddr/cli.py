@@ -1,0 +1,515 @@
+"""The command line. `--help` and `list` answer without loading JAX."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import tyro
+from tyro.conf import Positional, arg
+
+from baddr.errors import StorageError, UserError
+from baddr.experiments import catalog
+from baddr.experiments.experiment import Experiment, extend, from_toml, of_folder, preset
+from baddr.experiments.store import Folder, load_results
+
+E = TypeVar("E")
+
+OVERVIEW = """\
+usage: baddr COMMAND ...
+
+Bayesian reinforcement learning in POMDPs.
+
+  run DOMAIN       learn and act for some runs and episodes; leaves results and a learning curve
+  resume DIR       go on with an interrupted run, or extend a finished one
+  plot DIR...      learning curves of several results in one picture
+  belief DOMAIN    the belief after a given history, as JSON
+  plan DOMAIN      the search after a given history, as JSON
+  list             domains, agents and presets
+
+examples:
+  baddr run tiger
+  baddr run tiger --agent pomcp --runs 100 --out results/upper-bound
+  baddr plot results/* --out curves.png
+  baddr COMMAND --help
+"""
+
+
+@dataclass(frozen=True)
+class Run(Generic[E]):
+    """Learn and act for some runs and episodes.
+
+    examples:
+      baddr run tiger
+      baddr run tiger --agent pomcp --runs 100 --episodes 20 --out results/upper-bound
+      baddr run tiger --preset paper --runs 64 --planner.num-simulations 2048 --dry-run
+    """
+
+    experiment: Annotated[E, arg(name="")]
+    out: Path | None = None
+    """The result folder; by default a new one below results/."""
+    config: Path | None = None
+    """A TOML file with settings: they replace the preset's, and flags replace them."""
+    engine: Literal["local"] = "local"
+    """Where chunks of runs are computed."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """What computes them."""
+    dry_run: bool = False
+    """Say what would run, with estimates of memory and time, and stop."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Go on with an interrupted run; a finished one says so and changes nothing.
+
+    examples:
+      baddr resume results/tiger-ba-pomcp-1
+      baddr resume results/tiger-ba-pomcp-1 --episodes 400 --runs 64
+    """
+
+    dir: Positional[Annotated[Path, arg(metavar="DIR")]]
+    """The result folder."""
+    runs: int | None = None
+    """Extend to this many runs."""
+    episodes: int | None = None
+    """Extend to this many episodes per run."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """What computes them."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Learning curves with confidence bands, several folders in one picture.
+
+    examples:
+      baddr plot results/tiger-ba-pomcp-1
+      baddr plot results/* --out curves.svg --window 10
+    """
+
+    dirs: Positional[Annotated[tuple[Path, ...], arg(metavar="DIR...")]]
+    """Result folders."""
+    out: Path = Path("curves.png")
+    """The picture: .png, .svg or .pdf."""
+    window: int = 0
+    """Episodes averaged per point; 0: about 40 points."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True)
+class Belief(Generic[E]):
+    """The belief after a given history, as JSON on stdout.
+
+    examples:
+      baddr belief tiger --agent ba-pomcp --history history.json --particles 10000
+    """
+
+    history: Path
+    """A JSON file: {"episodes": [{"actions": [2], "observations": [[0]]}]}."""
+    experiment: Annotated[E, arg(name="")]
+    particles: int | None = None
+    """Particles in the belief; the same as --filter.num-particles."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """What computes it."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True)
+class Plan(Generic[E]):
+    """The root of the search after a given history, as JSON on stdout.
+
+    examples:
+      baddr plan tiger --agent ba-pomcp --history history.json --simulations 4096
+    """
+
+    history: Path
+    """A JSON file: {"episodes": [{"actions": [2], "observations": [[0]]}]}."""
+    experiment: Annotated[E, arg(name="")]
+    simulations: int | None = None
+    """Simulations; the same as --planner.num-simulations."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """What computes it."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True)
+class List:
+    """Domains with their features and numbering, agents and presets.
+
+    examples:
+      baddr list
+      baddr list --json
+    """
+
+    json: bool = False
+    """Print JSON."""
+
+
+# Parsing.
+
+
+def parse(options: Any, command: str, arguments: Sequence[str], default: Any = None) -> Any:
+    """tyro, with its complaint as one sentence."""
+    given = {} if default is None else {"default": default}
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(options, prog=f"baddr {command}", args=list(arguments), **given)
+    except SystemExit as exit:
+        if exit.code in (0, None):
+            raise
+        raise UserError(_sentence(complaint.getvalue(), command)) from None
+
+
+def _sentence(box: str, command: str) -> str:
+    """What a box of tyro's says, without its frame and its hints on --help."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    lines = [line.strip(" │╭╮╰╯─") for line in text.splitlines()[1:]]
+    lines = [line for line in lines if line and not line.startswith("For full helptext")]
+    said = " ".join(lines) or "The command line could not be read"
+    said = re.sub(r" Perhaps you meant: (--\S+).*", r"; perhaps you meant \1", said)
+    said = re.sub(r" Argument helptext: .*|\s*\(default: [^)]*\)|\s*\(required\)", "", said)
+    said = re.sub(r"(Missing from [^:]*: --\S+).*", r"\1", said).rstrip(".")
+    return f"{said}. (`baddr {command} --help` lists the options.)"
+
+
+def _flag(arguments: Sequence[str], name: str, default: str) -> str:
+    """A flag's value before the command line is parsed: it decides what the defaults are."""
+    for i, argument in enumerate(arguments):
+        if argument == f"--{name}" and i + 1 < len(arguments):
+            return arguments[i + 1]
+        if argument.startswith(f"--{name}="):
+            return argument.partition("=")[2]
+    return default
+
+
+def parse_with_domain(
+    options: Any, command: str, arguments: Sequence[str], default: Callable[[Any], Any]
+) -> Any:
+    """DOMAIN and flags. Later wins: preset, config file, flags."""
+    wants_help = not {"-h", "--help"}.isdisjoint(arguments)
+    if not arguments or arguments[0].startswith("-"):
+        if not wants_help:
+            known = ", ".join(catalog.DOMAINS)
+            raise UserError(f"Name a domain first: `baddr {command} DOMAIN ...`; known: {known}.")
+        arguments = ["tiger", *arguments]
+    name, *flags = arguments
+    start = preset(name, _flag(flags, "agent", "ba-pomcp"), _flag(flags, "preset", "quick"))
+    config = _flag(flags, "config", "")
+    if config:
+        start = from_toml(Path(config), start)
+    kind = options[Experiment[type(start.domain)]]  # type: ignore[misc]
+    return parse(kind, f"{command} {name}", flags, default(start))
+
+
+# Commands. Each imports what it needs when it runs.
+
+
+def prepare(device: str) -> None:
+    """Choose JAX's device, and keep compiled code on disk."""
+    if device == "cpu":
+        os.environ["JAX_PLATFORMS"] = "cpu"
+    import jax
+
+    from baddr.experiments.cache import compiled_code
+
+    if device == "gpu" and jax.default_backend() != "gpu":
+        raise UserError("--device gpu: JAX sees no GPU here; install jax with its CUDA extra, or use cpu.")
+    jax.config.update("jax_compilation_cache_dir", str(compiled_code()))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def run(arguments: Sequence[str]) -> int:
+    options = parse_with_domain(Run, "run", arguments, lambda start: Run(start))
+    experiment: Experiment[Any] = options.experiment
+    catalog.nearest("agent", experiment.agent, catalog.AGENTS)
+    experiment.check()
+    folder = Folder(options.out or _new_folder(experiment))
+    if not options.dry_run:
+        folder.check_new()
+    prepare(options.device)
+    from baddr.experiments import runner
+
+    if options.dry_run:
+        print(_describe_plan(experiment, runner.estimate(experiment)))
+        return 0
+    title = f"{experiment.agent} on {experiment.name}"
+    with _progress(title) as progress:
+        failures = _interruptible(folder, lambda: runner.begin(experiment, folder, progress))
+    return _finish(experiment, folder, failures)
+
+
+def resume(arguments: Sequence[str]) -> int:
+    options: Resume = parse(Resume, "resume", arguments)
+    folder = Folder(options.dir)
+    before = of_folder(folder)
+    for name, value in (("runs", options.runs), ("episodes", options.episodes)):
+        if value is not None and value < 1:
+            raise UserError(f"--{name} must be at least 1.")
+    experiment = extend(before, options.runs, options.episodes)
+    if experiment == before and folder.read_manifest()["status"] == "complete":
+        print(f"{folder.path} is complete: {before.runs} runs of {before.episodes} episodes.")
+        return 0
+    prepare(options.device)
+    from baddr.experiments import runner
+
+    with _progress(f"{experiment.agent} on {experiment.name}") as progress:
+        failures = _interruptible(folder, lambda: runner.go_on(experiment, folder, progress))
+    return _finish(experiment, folder, failures)
+
+
+def plot(arguments: Sequence[str]) -> int:
+    options: Plot = parse(Plot, "plot", arguments)
+    if not options.dirs:
+        raise UserError("Name at least one result folder: `baddr plot DIR...`.")
+    if options.window < 0:
+        raise UserError("--window must not be negative.")
+    from baddr.plots import plot_curves
+
+    results = {_label(path): load_results(path) for path in options.dirs}
+    plot_curves(results, "", [options.out], options.window)
+    print(options.out)
+    return 0
+
+
+def belief(arguments: Sequence[str]) -> int:
+    default = lambda start: Belief(tyro.MISSING, start)
+    options = parse_with_domain(Belief, "belief", arguments, default)
+    experiment = _with(options.experiment, "filter", "num_particles", options.particles)
+    key, agent, domain, after = _after_history(experiment, options)
+    from baddr.experiments import history
+
+    print(json.dumps(history.belief_json(key, agent, domain, after.belief)))
+    return 0
+
+
+def plan(arguments: Sequence[str]) -> int:
+    default = lambda start: Plan(tyro.MISSING, start)
+    options = parse_with_domain(Plan, "plan", arguments, default)
+    experiment = _with(options.experiment, "planner", "num_simulations", options.simulations)
+    if experiment.agent == "random":
+        raise UserError("Agent 'random' does not plan; choose another with --agent.")
+    key, agent, domain, after = _after_history(experiment, options)
+    from baddr.experiments import history
+
+    print(json.dumps(history.plan_json(key, agent, domain.pomdp, after)))
+    return 0
+
+
+def list_(arguments: Sequence[str]) -> int:
+    options: List = parse(List, "list", arguments)
+    listing = catalog.listing()
+    if options.json:
+        print(json.dumps(listing, indent=2))
+        return 0
+    for name, domain in listing["domains"].items():
+        print(f"{name}: {domain['summary']}")
+        for kind in ("state", "observation"):
+            for i, feature in enumerate(domain[kind]):
+                values = ", ".join(f"{j} {value}" for j, value in enumerate(feature["values"]))
+                print(f"    {kind} feature {i}, {feature['name']}: {values}")
+        print("    actions: " + ", ".join(f"{i} {name}" for i, name in enumerate(domain["actions"])))
+    for kind in ("agents", "presets"):
+        print(f"\n{kind}:")
+        for name, summary in listing[kind].items():
+            print(f"    {name:10s} {summary}")
+    return 0
+
+
+COMMANDS = {"run": run, "resume": resume, "plot": plot, "belief": belief, "plan": plan, "list": list_}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(OVERVIEW, end="")
+        sys.exit(0 if arguments else 2)
+    if arguments[0] == "--version":
+        from baddr import __version__
+
+        print(__version__)
+        sys.exit(0)
+    warnings.showwarning = lambda message, *_, **__: print(f"baddr: warning: {message}", file=sys.stderr)
+    try:
+        catalog.nearest("command", arguments[0], COMMANDS)
+        sys.exit(COMMANDS[arguments[0]](arguments[1:]))
+    except UserError as error:
+        if "--debug" in arguments:
+            raise
+        print(f"baddr: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("baddr: interrupted.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if "--debug" in arguments:
+            raise
+        print(f"baddr: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr)
+        sys.exit(1)
+
+
+# Pieces.
+
+
+def _with(experiment: Experiment[Any], group: str, setting: str, value: int | None) -> Experiment[Any]:
+    if value is None:
+        return experiment
+    return replace(experiment, **{group: replace(getattr(experiment, group), **{setting: value})})
+
+
+def _after_history(experiment: Experiment[Any], options: Any) -> Any:
+    """The key to go on with, the agent, the domain, and the belief after the history."""
+    catalog.nearest("agent", experiment.agent, catalog.AGENTS)
+    experiment.check()
+    prepare(options.device)
+    import jax.random as jr
+
+    from baddr import prng
+    from baddr.experiments import build, history
+
+    domain = build.build_domain(experiment)
+    episodes = history.read(options.history, domain.pomdp)
+    agent = build.build_agent(experiment, domain)
+    key_replay, key = jr.split(prng.key(experiment.seed))
+    return key, agent, domain, history.replay(key_replay, agent, domain.pomdp, episodes)
+
+
+def _new_folder(experiment: Experiment[Any]) -> Path:
+    """results/DOMAIN-AGENT-N with the first free N."""
+    stem = f"{experiment.name}-{experiment.agent}"
+    number = 1
+    while (Path("results") / f"{stem}-{number}").exists():
+        number += 1
+    return Path("results") / f"{stem}-{number}"
+
+
+def _label(path: Path) -> str:
+    experiment = of_folder(Folder(path))
+    return f"{experiment.agent} on {experiment.name}, {path.name}"
+
+
+def _describe_plan(experiment: Experiment[Any], estimate: dict[str, Any]) -> str:
+    minutes = estimate["seconds"] / 60
+    return (
+        f"{experiment.agent} on {experiment.name}: {experiment.runs} runs of {experiment.episodes} episodes "
+        f"in {estimate['chunks']} chunk(s) of {estimate['runs_per_chunk']} runs on the {estimate['device']}.\n"
+        f"memory about {estimate['memory_bytes'] / 2**20:.0f} MiB, "
+        f"time about {minutes:.1f} minutes and a compilation. Nothing was run."
+    )
+
+
+def _interruptible(folder: Folder, work: Callable[[], Any]) -> Any:
+    from baddr.experiments.runner import Interrupted
+
+    try:
+        return work()
+    except Interrupted:
+        message = f"baddr: interrupted; all work is kept. Go on with: baddr resume {folder.path}"
+        print(message, file=sys.stderr)
+        sys.exit(130)
+    except StorageError as error:
+        if not folder.config.exists():
+            raise
+        raise StorageError(f"{error} Go on with: baddr resume {folder.path}") from error
+
+
+@contextlib.contextmanager
+def _progress(title: str):
+    """A live bar on a terminal; a plain line now and then otherwise."""
+    if not sys.stderr.isatty():
+        yield _plain_progress(title)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} episodes"),
+        TextColumn("return {task.fields[recent]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(f"{title} (compiling)", total=None, recent="")
+
+        def show(done: int, total: int, recent: float) -> None:
+            bar.update(task, description=title, completed=done, total=total, recent=f"{recent:.2f}")
+
+        yield show
+
+
+def _plain_progress(title: str, seconds: float = 10.0) -> Callable[[int, int, float], None]:
+    began = time.monotonic()
+    last = [began - seconds]
+    print(f"{title}: compiling", file=sys.stderr, flush=True)
+
+    def show(done: int, total: int, recent: float) -> None:
+        now = time.monotonic()
+        if now - last[0] < seconds and done < total:
+            return
+        last[0] = now
+        print(
+            f"{title}: {done}/{total} episodes, recent return {recent:.2f}, {now - began:.0f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    return show
+
+
+def _finish(experiment: Experiment[Any], folder: Folder, failures: list[Any]) -> int:
+    """The picture and the summary."""
+    from baddr.plots import plot_curves
+
+    results = load_results(folder.path)
+    title = f"{experiment.agent} on {experiment.name}"
+    if len(results["run"]):
+        paths = [folder.path / "curve.png", folder.path / "curve.svg"]
+        plot_curves({title: results}, "", paths)
+        print(_summary(experiment, folder, results))
+    for failure in failures:
+        print(
+            f"baddr: run {failure.run} failed in episode {failure.episode}, step {failure.step}: "
+            "its belief holds a NaN or an infinity; its earlier episodes are kept.",
+            file=sys.stderr,
+        )
+    return 3 if failures else 0
+
+
+def _summary(experiment: Experiment[Any], folder: Folder, results: dict[str, Any]) -> str:
+    """One screen about the results."""
+    from baddr.statistics import mean_interval, per_run
+
+    table = per_run(results, "discounted_return")
+    episodes = table.shape[1]
+    tenth = max(1, episodes // 10)
+    blocks = [(0, tenth), (episodes // 2, episodes // 2 + tenth), (episodes - tenth, episodes)]
+    lines = [f"{experiment.agent} on {experiment.name}: {len(table)} runs of {episodes} episodes"]
+    lines.append("  discounted return, mean over runs with its 95 % interval")
+    for first, last in dict.fromkeys(blocks):
+        mean, low, high = mean_interval(table[:, first:last])
+        which = f"episode {first + 1}" if last == first + 1 else f"episodes {first + 1}-{last}"
+        lines.append(f"    {which:18s} {mean:9.3f}   [{low:.3f}, {high:.3f}]")
+    impossible, filled = results["impossible_observations"].sum(), results["filled_particles"].sum()
+    if impossible or filled:
+        lines.append(f"  depletion: {filled} particles filled, {impossible} impossible observations")
+    lines.append(f"  wall time {folder.read_manifest()['wall_seconds']:.0f} s; results in {folder.path}")
+    return "\n".join(lines)

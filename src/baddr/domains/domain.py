@@ -1,0 +1,23 @@
+"""A learning problem as the command line knows it: the truth, and what the agent knows before."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Array, Key
+
+from baddr.particles import Particles
+from baddr.pomdp import POMDP
+from baddr.posteriors import Counts, Posterior
+
+Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The true POMDP, and the prior knowledge about it that agents start from."""
+
+    name: str
+    pomdp: POMDP
+    counts: Counts | None = None  # the tabular prior, where a table fits
+    describe: Describe | None = None  # the belief's `model` entry

@@ -1,0 +1,102 @@
+"""Tiger (Kaelbling et al. 1998): two doors, one good; listen, or open one and end the episode.
+
+State 0 left, 1 right: **the good door**. Actions 0 open-left, 1 open-right, 2 listen. Observations
+0 left, 1 right, 2 null. Listening costs 1, keeps the state, and names the good door with the hearing
+accuracy (.85); opening the good door gives 10 and the other -100, is observed as null, redraws the
+state and ends the episode.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Key
+
+from baddr.domains.domain import Domain
+from baddr.particles import Particles
+from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
+from baddr.posteriors import Counts, Posterior
+
+LISTEN = 2
+NULL = 2
+KNOWN = 10_000.0  # the total of a Dirichlet row that is known
+SIZES = (2,), (3,)  # of the state's and the observation's features
+
+
+class Tiger(POMDP):
+    dynamics: Dynamics
+    discount: float = eqx.field(static=True, default=0.95)
+    horizon: int = eqx.field(static=True, default=30)
+    state_sizes: tuple[int, ...] = eqx.field(static=True, default=SIZES[0])
+    observation_sizes: tuple[int, ...] = eqx.field(static=True, default=SIZES[1])
+    num_actions: int = eqx.field(static=True, default=3)
+
+    def initial_state(self, key: Key[Array, ""]) -> State:
+        return jr.bernoulli(key, shape=(1,)).astype(jnp.int32)
+
+    def initial_observation(self, key: Key[Array, ""], s: State) -> Observation:
+        return jnp.array([NULL], jnp.int32)
+
+    def step(self, key: Key[Array, ""], s: State, a: Action) -> tuple[State, Observation]:
+        return self.dynamics.step(key, s, a)
+
+    def reward(self, s: State, a: Action, s_next: State) -> Scalar:
+        return jnp.where(a == LISTEN, -1.0, jnp.where(a == s[0], 10.0, -100.0))
+
+    def is_terminal(self, s: State, a: Action, s_next: State) -> Bool[Array, ""]:
+        return a != LISTEN
+
+
+def tables(hearing: Float[np.ndarray, "2 2"], known: float = 1.0) -> Counts:
+    """T and O where a good door i is heard as j in proportion to hearing[i, j]; known rows sum to `known`."""
+    T = np.zeros((2, 3, 2), np.float32)
+    T[:, :LISTEN] = known / 2
+    T[:, LISTEN] = known * np.eye(2)
+    O = np.zeros((3, 2, 3), np.float32)
+    O[:LISTEN, :, NULL] = known
+    O[LISTEN, :, :NULL] = hearing
+    return Counts(jnp.asarray(T), jnp.asarray(O))
+
+
+def dynamics(accuracy: float | tuple[float, float] = 0.85) -> Table:
+    """D for a hearing accuracy, the same for both doors or one for each."""
+    left, right = accuracy if isinstance(accuracy, tuple) else (accuracy, accuracy)
+    return Table(*tables(np.array([[left, 1 - left], [1 - right, right]])), *SIZES)
+
+
+def make_domain(
+    accuracy: float = 0.85,
+    prior_accuracy: float = 0.625,
+    prior_total: float = 8.0,
+    discount: float = 0.95,
+    horizon: int = 30,
+) -> Domain:
+    """Tiger with the prior of the BRL literature: Dirichlet (5, 3) per door, all else known."""
+    right, wrong = prior_accuracy * prior_total, (1 - prior_accuracy) * prior_total
+    return Domain(
+        name="tiger",
+        pomdp=Tiger(dynamics(accuracy), discount, horizon),
+        counts=tables(np.array([[right, wrong], [wrong, right]]), KNOWN),
+        describe=describe,
+    )
+
+
+def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> dict[str, Array]:
+    """Mean and standard deviation of each door's hearing accuracy, over the whole mixture."""
+
+    def moments(key: Key[Array, ""], theta, side: Array) -> tuple[Array, Array]:
+        s = side[None]
+        return posterior.observation_moments(key, theta, s, jnp.int32(LISTEN), s, s)
+
+    sides = jnp.arange(2, dtype=jnp.int32)
+    keys = jr.split(key, belief.num_particles)
+    over_sides = jax.vmap(moments, in_axes=(None, None, 0))
+    mean, variance = jax.vmap(over_sides, in_axes=(0, 0, None))(keys, belief.states.theta, sides)
+    w = belief.weights[:, None]
+    mixture_mean = jnp.sum(w * mean, axis=0)
+    second = jnp.sum(w * (variance + mean**2), axis=0)
+    return {
+        "accuracy_mean": mixture_mean,
+        "accuracy_std": jnp.sqrt(jnp.maximum(second - mixture_mean**2, 0)),
+    }

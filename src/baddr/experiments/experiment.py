@@ -1,0 +1,95 @@
+"""An experiment's settings: what config.toml holds. Needs no JAX."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from baddr.errors import UserError
+from baddr.experiments.catalog import AGENTS, DOMAINS, PRESETS, nearest
+from baddr.experiments.store import Folder, merge, read_toml, to_toml
+from baddr.settings import Filter, Planner, problems
+
+DomainSettings = TypeVar("DomainSettings")
+
+
+@dataclass(frozen=True)
+class Experiment(Generic[DomainSettings]):
+    """Runs x episodes of one agent on one domain."""
+
+    domain: DomainSettings
+    agent: str = "ba-pomcp"
+    """Who acts: ba-pomcp, pomcp or random."""
+    preset: Literal["quick", "paper"] = "quick"
+    """Where settings start from: `quick` (minutes) or `paper` (the paper's sizes)."""
+    runs: int = 32
+    """Independent runs."""
+    episodes: int = 100
+    """Episodes per run."""
+    seed: int = 0
+    """Run i draws its random numbers from (seed, i)."""
+    chunk_size: int = 0
+    """Runs computed together; 0: chosen from the number of runs, cores and the memory."""
+    planner: Planner = field(default_factory=Planner)
+    filter: Filter = field(default_factory=Filter)
+
+    @property
+    def name(self) -> str:
+        return self.domain.name  # type: ignore[attr-defined]
+
+    def check(self) -> None:
+        checks = [
+            (self.runs >= 1, "--runs must be at least 1"),
+            (self.episodes >= 1, "--episodes must be at least 1"),
+            (0 <= self.seed < 2**32, "--seed must lie between 0 and 4294967295"),
+            (self.chunk_size >= 0, "--chunk-size must not be negative"),
+        ]
+        wrong = [sentence for holds, sentence in checks if not holds]
+        wrong += problems(self.planner, self.filter) + self.domain.problems()  # type: ignore[attr-defined]
+        if wrong:
+            raise UserError("; ".join(wrong) + ".")
+
+
+def preset(name: str, agent: str = "ba-pomcp", preset: str = "quick") -> Experiment[Any]:
+    """The experiment that a domain, an agent and a preset stand for."""
+    entry = DOMAINS[nearest("domain", name, DOMAINS)]
+    nearest("agent", agent, AGENTS)
+    sizes = entry.presets[nearest("preset", preset, PRESETS)]
+    return Experiment(
+        domain=entry.settings,
+        agent=agent,
+        preset=preset,  # type: ignore[arg-type]
+        runs=sizes.runs,
+        episodes=sizes.episodes,
+        planner=sizes.planner,
+        filter=sizes.filter,
+    )
+
+
+def from_toml(path: Path, start: Experiment[Any]) -> Experiment[Any]:
+    """`start` with a config file's values in place of its own."""
+    values = read_toml(path)
+    name = values.pop("name", start.name)
+    if name != start.name:
+        raise UserError(f"{path} is for the domain {name!r}, not {start.name!r}.")
+    return merge(start, values, str(path))
+
+
+def to_config(experiment: Experiment[Any]) -> bytes:
+    """What config.toml holds."""
+    return f'name = "{experiment.name}"\n{to_toml(experiment)}'.encode()
+
+
+def of_folder(folder: Folder) -> Experiment[Any]:
+    """The experiment whose results a folder holds."""
+    folder.check_existing()
+    values = read_toml(folder.config)
+    start = preset(values.pop("name", ""), values.get("agent", ""), values.get("preset", ""))
+    return merge(start, values, str(folder.config))
+
+
+def extend(experiment: Experiment[Any], runs: int | None, episodes: int | None) -> Experiment[Any]:
+    """The same experiment with more runs or episodes."""
+    for name, new, old in (("runs", runs, experiment.runs), ("episodes", episodes, experiment.episodes)):
+        if new is not None and new < old:
+            raise UserError(f"--{name} {new} is fewer than the {old} that the folder has; it can only grow.")
+    return replace(experiment, runs=runs or experiment.runs, episodes=episodes or experiment.episodes)

@@ -1,0 +1,350 @@
+"""Runs an experiment chunk by chunk, and goes on where an interrupted one stopped.
+
+The unit of work is a chunk of runs. Chunks are independent, and a chunk's next block of steps is a pure
+function of its last checkpoint; so a killed, interrupted or extended experiment computes exactly what an
+uninterrupted one would have.
+"""
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from baddr import __version__, prng
+from baddr.agent import Agent, Run, Step, advance, start
+from baddr.domains.domain import Domain
+from baddr.experiments.build import build_agent, build_domain, bytes_per_run
+from baddr.experiments.experiment import Experiment, to_config
+from baddr.experiments.store import Arrays, Folder, write, write_table
+
+STEPS_PER_BLOCK = 8  # real steps between two looks at the clock
+SECONDS_BETWEEN_CHECKPOINTS = 30.0
+LARGEST_CHUNK = {"cpu": 64, "gpu": 4096}
+MEMORY_SHARE = 0.5  # of the device's memory that one chunk may take
+MICROSECONDS_PER_STEP = {"cpu": 0.5, "gpu": 0.01}  # of planning, at a full chunk: see benchmarks/
+
+Progress = Callable[[int, int, float], None]  # episodes done, of how many, their mean discounted return
+
+
+class Interrupted(Exception):
+    """Stopped by Ctrl-C or a termination signal; everything is checkpointed."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run whose belief became NaN: its rows end before this step."""
+
+    run: int
+    episode: int
+    step: int
+
+
+def chunks(experiment: Experiment[Any], done: list[list[int]]) -> list[list[int]]:
+    """[first, last + 1) runs of each chunk; those of `done` stay as they are."""
+    plan = list(done)
+    first = plan[-1][1] if plan else 0
+    while first < experiment.runs:
+        last = min(first + experiment.chunk_size, experiment.runs)
+        plan.append([first, last])
+        first = last
+    return plan
+
+
+def choose_chunk_size(experiment: Experiment[Any], agent: Agent) -> int:
+    """As many runs as fit, in as many chunks as there are cores to work on them."""
+    device = jax.devices()[0]
+    limit = int(MEMORY_SHARE * device_memory(device) / workers() / bytes_per_run(experiment, agent))
+    share = -(-experiment.runs // workers())
+    return max(1, min(share, limit, LARGEST_CHUNK.get(device.platform, 4096)))
+
+
+def workers() -> int:
+    """Chunks computed at the same time: one per core of a CPU, one on an accelerator."""
+    return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 1
+
+
+def device_memory(device: Any) -> int:
+    if device.platform == "cpu":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return (device.memory_stats() or {}).get("bytes_limit", 8 << 30)
+
+
+def resolve(experiment: Experiment[Any]) -> tuple[Experiment[Any], Domain, Agent]:
+    """The experiment with nothing left open, its domain and its agent."""
+    experiment.check()
+    domain = build_domain(experiment)
+    agent = build_agent(experiment, domain)
+    if experiment.chunk_size == 0:
+        experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, agent))
+    return experiment, domain, agent
+
+
+def estimate(experiment: Experiment[Any]) -> dict[str, Any]:
+    """What `run` would do, and about what it would take."""
+    experiment, domain, agent = resolve(experiment)
+    plan = chunks(experiment, [])
+    backend = jax.default_backend()
+    simulated = 0 if agent.planner is None else 3 * agent.planner.num_simulations
+    steps = experiment.runs * experiment.episodes * min(5, domain.pomdp.horizon)
+    seconds = 1e-6 * MICROSECONDS_PER_STEP.get(backend, 0.01) * simulated * steps
+    return {
+        "device": backend,
+        "chunks": len(plan),
+        "runs_per_chunk": experiment.chunk_size,
+        "memory_bytes": bytes_per_run(experiment, agent) * experiment.chunk_size * workers(),
+        "seconds": seconds / min(workers(), len(plan)),
+    }
+
+
+def begin(experiment: Experiment[Any], folder: Folder, progress: Progress) -> list[Failure]:
+    """Run a new experiment in an empty folder."""
+    experiment, domain, agent = resolve(experiment)
+    folder.check_new()
+    with folder.owned():
+        write(folder.config, to_config(experiment))
+        manifest = {
+            "status": "running",
+            "seeds": {"seed": experiment.seed, "runs": [0, experiment.runs]},
+            "chunks": chunks(experiment, []),
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "wall_seconds": 0.0,
+            "failures": [],
+            **environment(),
+        }
+        folder.write_manifest(manifest)
+        return _run(experiment, domain, agent, folder, manifest, progress)
+
+
+def go_on(experiment: Experiment[Any], folder: Folder, progress: Progress) -> list[Failure]:
+    """Go on with the experiment in `folder`, which `experiment` may extend."""
+    experiment, domain, agent = resolve(experiment)
+    with folder.owned():
+        manifest = folder.read_manifest()
+        manifest["chunks"] = chunks(experiment, manifest["chunks"])
+        manifest["seeds"]["runs"] = [0, experiment.runs]
+        manifest["status"] = "running"
+        manifest["resumed_with"] = environment()
+        write(folder.config, to_config(experiment))
+        folder.write_manifest(manifest)
+        return _run(experiment, domain, agent, folder, manifest, progress)
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "baddr": __version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "device": jax.devices()[0].device_kind,
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str:
+    """The commit of the source tree that runs, where there is one."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=5).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _run(
+    experiment: Experiment[Any],
+    domain: Domain,
+    agent: Agent,
+    folder: Folder,
+    manifest: dict[str, Any],
+    progress: Progress,
+) -> list[Failure]:
+    began = time.monotonic()
+    board = _Board(experiment, progress)
+    with _stop_on_signals(board.stop), ThreadPoolExecutor(workers()) as pool:
+        work = [
+            pool.submit(_run_chunk, experiment, domain, agent, folder, number, first, last, board)
+            for number, (first, last) in enumerate(manifest["chunks"])
+        ]
+        try:
+            results = [future.result() for future in work]
+        except BaseException:
+            board.stop.set()
+            raise
+        finally:
+            manifest["wall_seconds"] += round(time.monotonic() - began, 3)
+    rows = [rows for rows, _ in results]
+    failures = [failure for _, chunk_failures in results for failure in chunk_failures]
+    _write_rows(folder, rows)
+    stopped = board.stop.is_set()
+    manifest["status"] = "running" if stopped else "complete"
+    manifest["failures"] = [vars(failure) for failure in failures]
+    folder.write_manifest(manifest)
+    if stopped:
+        raise Interrupted
+    return failures
+
+
+def _write_rows(folder: Folder, tables: list[Arrays]) -> None:
+    """episodes.parquet, sorted by run and episode."""
+    columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    order = np.lexsort((columns["episode"], columns["run"]))
+    write_table(folder.episodes, {name: column[order] for name, column in columns.items()})
+
+
+class _Board:
+    """What the chunks have done so far, for the progress display."""
+
+    def __init__(self, experiment: Experiment[Any], progress: Progress):
+        self.total, self.progress = experiment.runs * experiment.episodes, progress
+        self.done: dict[int, int] = {}
+        self.recent: dict[int, float] = {}
+        self.stop, self.lock = threading.Event(), threading.Lock()
+        self.compiled, self.compile_lock = False, threading.Lock()
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Let one chunk compile the program that all share, while the others wait."""
+        if self.compiled:
+            yield
+            return
+        with self.compile_lock:
+            yield
+            self.compiled = True
+
+    def post(self, chunk: int, returns: np.ndarray) -> None:
+        with self.lock:
+            self.done[chunk] = len(returns)
+            if len(returns):
+                self.recent[chunk] = float(returns[-200:].mean())
+            recent = np.mean(list(self.recent.values())) if self.recent else float("nan")
+            self.progress(sum(self.done.values()), self.total, float(recent))
+
+
+@contextmanager
+def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask the chunks to checkpoint and end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _run_chunk(
+    experiment: Experiment[Any],
+    domain: Domain,
+    agent: Agent,
+    folder: Folder,
+    number: int,
+    first: int,
+    last: int,
+    board: _Board,
+) -> tuple[Arrays, list[Failure]]:
+    world = domain.pomdp
+    keys = jax.vmap(jr.fold_in, in_axes=(None, 0))(
+        prng.key(experiment.seed), first + jnp.arange(experiment.chunk_size)
+    )
+    runs = start(keys, agent, world)
+    # A last, smaller chunk has idle lanes, so that all chunks share one compiled program.
+    idle = jnp.arange(experiment.chunk_size) >= last - first
+    runs = runs._replace(failed=runs.failed | idle)
+    rows = _rows_of(jax.eval_shape(lambda r: advance(r, agent, world, jnp.int32(1), 1)[1], runs), first)
+    failures: list[Failure] = []
+    saved = folder.load(number)
+    if saved is not None:
+        runs, rows, failures = _unpack(saved, runs)
+    unsaved = saved is None
+    checkpointed = time.monotonic()
+    while _unfinished(runs, experiment.episodes) and not board.stop.is_set():
+        with board.compiling():
+            runs, steps = advance(runs, agent, world, jnp.int32(experiment.episodes), STEPS_PER_BLOCK)
+        steps = jax.device_get(steps)
+        new = _rows_of(steps, first)
+        rows = {name: np.concatenate([rows[name], new[name]]) for name in rows}
+        failures += _failures_of(steps, first)
+        unsaved = True
+        board.post(number, rows["discounted_return"])
+        if time.monotonic() - checkpointed > SECONDS_BETWEEN_CHECKPOINTS:
+            folder.save(number, _pack(runs, rows, failures))
+            unsaved, checkpointed = False, time.monotonic()
+    if unsaved:
+        folder.save(number, _pack(runs, rows, failures))
+    board.post(number, rows["discounted_return"])
+    return rows, failures
+
+
+def _unfinished(runs: Run, episodes: int) -> bool:
+    return bool(np.any((np.asarray(runs.episode) < episodes) & ~np.asarray(runs.failed)))
+
+
+def _rows_of(steps: Step, first: int) -> Arrays:
+    """The episodes that ended in this block, as columns."""
+    if isinstance(steps.ended, jax.ShapeDtypeStruct):  # the columns, without rows
+        steps = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), steps)
+    ended = np.asarray(steps.ended)
+    values = steps.tally._asdict()
+    columns = {
+        "run": first + np.nonzero(ended)[1],
+        "episode": steps.episode[ended],
+        "return": values.pop("return_")[ended],
+        "discounted_return": values.pop("discounted_return")[ended],
+        "length": steps.t[ended] + 1,
+    }
+    columns |= {name: value[ended] for name, value in values.items()}
+    for name, value in steps.summary.items():
+        value = value[ended]
+        if value.ndim == 1:
+            columns[name] = value
+        else:
+            columns |= {f"{name}_{i}": value[:, i] for i in range(value.shape[1])}
+    return {name: _plain(np.asarray(value)) for name, value in columns.items()}
+
+
+def _plain(column: np.ndarray) -> np.ndarray:
+    return column.astype(np.int64 if np.issubdtype(column.dtype, np.integer) else np.float64)
+
+
+def _failures_of(steps: Step, first: int) -> list[Failure]:
+    when, lane = np.nonzero(np.asarray(steps.failed))
+    episode, t = np.asarray(steps.episode)[when, lane], np.asarray(steps.t)[when, lane]
+    return [Failure(first + int(i), int(e), int(t)) for i, e, t in zip(lane, episode, t, strict=True)]
+
+
+def _pack(runs: Run, rows: Arrays, failures: list[Failure]) -> Arrays:
+    """A chunk's state, rows and failures as plain arrays."""
+    state = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(_raw(runs)))}
+    note = json.dumps([vars(failure) for failure in failures]).encode()
+    columns = {f"rows/{name}": column for name, column in rows.items()}
+    return {**state, **columns, "failures": np.frombuffer(note, np.uint8)}
+
+
+def _unpack(arrays: Arrays, like: Run) -> tuple[Run, Arrays, list[Failure]]:
+    structure = jax.tree.structure(_raw(like))
+    leaves = [jnp.asarray(arrays[f"state/{i}"]) for i in range(structure.num_leaves)]
+    runs: Run = jax.tree.unflatten(structure, leaves)
+    runs = runs._replace(key=jr.wrap_key_data(runs.key, impl=prng.IMPL))
+    rows = {name.removeprefix("rows/"): x for name, x in arrays.items() if name.startswith("rows/")}
+    failures = [Failure(**values) for values in json.loads(arrays["failures"].tobytes())]
+    return runs, rows, failures
+
+
+def _raw(runs: Run) -> PyTree[Array]:
+    return runs._replace(key=jr.key_data(runs.key))

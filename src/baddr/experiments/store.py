@@ -1,0 +1,228 @@
+"""A result folder: written beside and renamed into place, checked when read, owned by one program."""
+
+import fcntl
+import hashlib
+import io
+import json
+import os
+import tempfile
+import tomllib
+import warnings
+from collections.abc import Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from baddr.errors import StorageError, UserError
+
+Arrays = dict[str, np.ndarray]
+KEPT = 2  # checkpoints per chunk: the newest, and one to fall back to
+
+
+def write(path: Path, data: bytes) -> None:
+    """All of `data`, or the file as it was."""
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        reason = error.strerror or str(error)
+        raise StorageError(f"Cannot write {path}: {reason.lower()}; nothing was overwritten.") from error
+
+
+# Settings as TOML.
+
+
+def to_toml(settings: Any) -> str:
+    """A dataclass of numbers, strings, flags and nested dataclasses."""
+    flat, nested = [], []
+    for f in fields(settings):
+        value = getattr(settings, f.name)
+        if is_dataclass(value):
+            nested.append(f"\n[{f.name}]\n{to_toml(value)}")
+        else:
+            flat.append(f"{f.name} = {_toml_value(value)}\n")
+    return "".join(flat + nested)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"There is no file {path}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"Cannot read {path}: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path} is not valid TOML: {error}.") from error
+
+
+def merge(settings: Any, values: Mapping[str, Any], where: str) -> Any:
+    """`settings` with the values of a TOML table in place of its own."""
+    known = {f.name: getattr(settings, f.name) for f in fields(settings)}
+    changed = {}
+    for name, value in values.items():
+        field = name.replace("-", "_")
+        if field not in known:
+            raise UserError(f"{where}: there is no setting {name!r}; known: {', '.join(known)}.")
+        old = known[field]
+        if is_dataclass(old):
+            if not isinstance(value, Mapping):
+                raise UserError(f"{where}: {name!r} must be a table.")
+            changed[field] = merge(old, value, f"{where}, [{name}]")
+        elif isinstance(old, float) and type(value) is int:
+            changed[field] = float(value)
+        elif type(value) is type(old):
+            changed[field] = value
+        else:
+            raise UserError(f"{where}: {name} must be of type {type(old).__name__}, not {value!r}.")
+    return type(settings)(**{**known, **changed})
+
+
+# Tables.
+
+
+def write_table(path: Path, columns: Arrays) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(columns), buffer, compression="zstd")
+    write(path, buffer.getvalue())
+
+
+def read_table(path: Path) -> Arrays:
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise UserError(f"There is no {path.name} in {path.parent}: no run has left results there.") from None
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path} cannot be read as Parquet: {error}.") from error
+    return {name: table[name].to_numpy() for name in table.column_names}
+
+
+# Checkpoints: a line with the SHA-256 of the rest, then an .npz archive without pickles.
+
+
+def pack(arrays: Arrays) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    payload = buffer.getvalue()
+    return hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
+
+
+def unpack(data: bytes) -> Arrays | None:
+    """The arrays, or None where the data are not what was written."""
+    digest, _, payload = data.partition(b"\n")
+    if hashlib.sha256(payload).hexdigest().encode() != digest:
+        return None
+    with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+class Folder:
+    """One experiment's results."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def manifest(self) -> Path:
+        return self.path / "manifest.json"
+
+    @property
+    def episodes(self) -> Path:
+        return self.path / "episodes.parquet"
+
+    def check_new(self) -> None:
+        """Refuse to start an experiment where something else lies."""
+        if self.config.exists():
+            raise UserError(
+                f"{self.path} already holds an experiment; go on with it by `baddr resume {self.path}`, "
+                "or choose another folder with --out."
+            )
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise UserError(f"{self.path} exists and is not an empty folder; choose another with --out.")
+
+    def check_existing(self) -> None:
+        if not self.config.exists() or not self.manifest.exists():
+            raise UserError(f"{self.path} holds no experiment (no config.toml and manifest.json in it).")
+
+    @contextmanager
+    def owned(self):
+        """Hold the folder's lock: a second program is refused; a killed one leaves no trace."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = open(self.path / ".lock", "w")
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise StorageError(f"Cannot write to {self.path}: {reason}.") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(f"Another program is working in {self.path}; let it end first.") from None
+            yield self
+
+    def write_manifest(self, values: dict[str, Any]) -> None:
+        write(self.manifest, (json.dumps(values, indent=2) + "\n").encode())
+
+    def read_manifest(self) -> dict[str, Any]:
+        try:
+            return json.loads(self.manifest.read_text())
+        except (OSError, ValueError) as error:
+            raise StorageError(f"{self.manifest} cannot be read: {error}.") from error
+
+    def _checkpoints(self, chunk: int) -> list[Path]:
+        """Oldest first."""
+        return sorted((self.path / "checkpoints" / f"chunk-{chunk:05d}").glob("*.ckpt"))
+
+    def save(self, chunk: int, arrays: Arrays) -> None:
+        """Add a checkpoint and drop those that are no longer needed."""
+        old = self._checkpoints(chunk)
+        number = int(old[-1].stem) + 1 if old else 0
+        write(self.path / "checkpoints" / f"chunk-{chunk:05d}" / f"{number:08d}.ckpt", pack(arrays))
+        for path in old[: len(old) + 1 - KEPT]:
+            path.unlink(missing_ok=True)
+
+    def load(self, chunk: int) -> Arrays | None:
+        """The newest checkpoint that is whole."""
+        for path in reversed(self._checkpoints(chunk)):
+            try:
+                arrays = unpack(path.read_bytes())
+            except OSError as error:
+                raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
+            if arrays is not None:
+                return arrays
+            warnings.warn(f"{path} is damaged (its checksum differs); using the one before.", stacklevel=2)
+            path.unlink(missing_ok=True)
+        return None
+
+
+def load_results(path: str | Path) -> Arrays:
+    """`episodes.parquet` of a result folder: one array per column, one entry per run and episode."""
+    return read_table(Folder(Path(path)).episodes)

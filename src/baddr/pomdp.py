@@ -1,0 +1,132 @@
+"""The POMDP tuple (S, A, O, D, R, gamma, K, p_s0) as values and functions (Section 2)."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from baddr.particles import Particles
+from baddr.prng import categorical
+
+State = Int[Array, " state_features"]
+Action = Int[Array, ""]
+Observation = Int[Array, " observation_features"]
+Scalar = Float[Array, ""]
+
+
+def flat_index(features: Int[Array, " n"], sizes: Sequence[int]) -> Int[Array, ""]:
+    """The rank of a feature vector in mixed radix, feature 0 most significant."""
+    strides = np.cumprod([1, *sizes[:0:-1]])[::-1].astype(np.int32)
+    return jnp.sum(features * strides, dtype=jnp.int32)
+
+
+def feature_vector(index: Int[Array, ""], sizes: Sequence[int]) -> Int[Array, " n"]:
+    """The inverse of `flat_index`."""
+    strides = np.cumprod([1, *sizes[:0:-1]])[::-1].astype(np.int32)
+    return (index // strides) % np.asarray(sizes, np.int32)
+
+
+class Dynamics(eqx.Module):
+    """One concrete D: (S x A) -> Delta(S x O)."""
+
+    @abstractmethod
+    def step(self, key: Key[Array, ""], s: State, a: Action) -> tuple[State, Observation]:
+        """Draw (s', o) ~ D(., . | s, a)."""
+
+    @abstractmethod
+    def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
+        """log p(o | s, a, s'; D)."""
+
+    @abstractmethod
+    def log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
+        """log D(s', o | s, a)."""
+
+
+class Table(Dynamics):
+    """D as tables of non-negative weights, in proportion to probabilities: rows need not sum to one.
+
+    The rows of a Dirichlet's counts are such weights, so the expected model of a count table is the
+    table itself.
+    """
+
+    T: Float[Array, "S A S"]
+    O: Float[Array, "A S Z"]  # p(o | a, s'): rows by action and *next* state
+    state_sizes: tuple[int, ...] = eqx.field(static=True)
+    observation_sizes: tuple[int, ...] = eqx.field(static=True)
+
+    def step(self, key: Key[Array, ""], s: State, a: Action) -> tuple[State, Observation]:
+        key_s, key_o = jr.split(key)
+        i_next = categorical(key_s, self.T[flat_index(s, self.state_sizes), a])
+        z = categorical(key_o, self.O[a, i_next])
+        s_next = feature_vector(i_next, self.state_sizes)
+        return s_next, feature_vector(z, self.observation_sizes)
+
+    def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
+        row = self.O[a, flat_index(s_next, self.state_sizes)]
+        return jnp.log(row[flat_index(o, self.observation_sizes)]) - jnp.log(jnp.sum(row))
+
+    def log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
+        row = self.T[flat_index(s, self.state_sizes), a]
+        log_T = jnp.log(row[flat_index(s_next, self.state_sizes)]) - jnp.log(jnp.sum(row))
+        return log_T + self.observation_log_prob(s, a, s_next, o)
+
+
+class POMDP(eqx.Module):
+    """The tuple (S, A, O, D, R, gamma, K, p_s0).
+
+    States and observations are vectors of integer features; feature i takes the values
+    0 ... sizes[i] - 1. Subclasses hold their `Dynamics` in a field `dynamics`, so that the other
+    members of their family (Def. 1) are one `with_dynamics` away.
+    """
+
+    state_sizes: eqx.AbstractVar[tuple[int, ...]]
+    observation_sizes: eqx.AbstractVar[tuple[int, ...]]
+    num_actions: eqx.AbstractVar[int]
+    discount: eqx.AbstractVar[float]
+    horizon: eqx.AbstractVar[int]
+
+    @abstractmethod
+    def initial_state(self, key: Key[Array, ""]) -> Any:
+        """Draw s_0 ~ p_s0."""
+
+    @abstractmethod
+    def initial_observation(self, key: Key[Array, ""], s: Any) -> Observation:
+        """What an agent that wants one sees before its first action; Bayesian agents ignore it."""
+
+    @abstractmethod
+    def step(self, key: Key[Array, ""], s: Any, a: Action) -> tuple[Any, Observation]:
+        """Draw (s', o) ~ D(., . | s, a)."""
+
+    @abstractmethod
+    def reward(self, s: Any, a: Action, s_next: Any) -> Scalar:
+        """R(s, a, s')."""
+
+    @abstractmethod
+    def is_terminal(self, s: Any, a: Action, s_next: Any) -> Bool[Array, ""]:
+        """Whether the transition (s, a, s') ends the episode."""
+
+    def with_dynamics(self, D: Dynamics) -> Self:
+        """The member of this family of POMDPs (Def. 1) whose dynamics are D."""
+        return eqx.tree_at(lambda pomdp: pomdp.dynamics, self, D)
+
+    def sample_root(self, key: Key[Array, ""], belief: Particles) -> tuple[Any, PyTree]:
+        """Where a simulation starts: a state of the belief, and what else was drawn for it."""
+        return belief.at(belief.sample(key)), ()
+
+    def root_pomdp(self, belief: Particles, draw: PyTree) -> "POMDP":
+        """The POMDP that the simulation with this `draw` runs in."""
+        return self
+
+    @property
+    def num_states(self) -> int:
+        return math.prod(self.state_sizes)
+
+    @property
+    def num_observations(self) -> int:
+        return math.prod(self.observation_sizes)
