@@ -44,7 +44,7 @@ _HOMES = {
     "load_results": "experiments.store",
     "key": "prng",
 }
-__all__ = [*_HOMES]
+__all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -123,6 +123,7 @@ class Step(NamedTuple):
     summary: dict[str, Array]
 
 
+@eqx.filter_jit
 def start(keys: Key[Array, " runs"], agent: Agent, world: POMDP) -> Run:
     """Runs before their first step. A run's stream of random numbers depends on its key alone."""
 
@@ -175,7 +176,7 @@ def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -
     s, after, next_tally = _where(ended, fresh, (s_next, belief, tally))
     next_runs = Run(
         key=runs.key,
-        episode=runs.episode + ended,
+        episode=runs.episode + ended.astype(jnp.int32),
         t=jnp.where(ended, 0, runs.t + 1),
         s=s,
         belief=after,
@@ -208,9 +209,9 @@ def _add(tally: Tally, discount: float, t: Int[Array, " runs"], r: Array, root: 
         simulated_steps=tally.simulated_steps + root.num_steps,
         min_effective_sample_size=jnp.minimum(tally.min_effective_sample_size, info.effective_sample_size),
         min_distinct_ancestors=jnp.minimum(tally.min_distinct_ancestors, info.distinct_ancestors),
-        resamplings=tally.resamplings + info.resampled,
+        resamplings=tally.resamplings + info.resampled.astype(jnp.int32),
         filled_particles=tally.filled_particles + info.num_filled,
-        impossible_observations=tally.impossible_observations + info.impossible,
+        impossible_observations=tally.impossible_observations + info.impossible.astype(jnp.int32),
     )
 
 

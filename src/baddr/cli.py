@@ -116,9 +116,9 @@ class Belief(Generic[E]):
       baddr belief tiger --agent ba-pomcp --history history.json --particles 10000
     """
 
-    history: Path
-    """A JSON file: {"episodes": [{"actions": [2], "observations": [[0]]}]}."""
     experiment: Annotated[E, arg(name="")]
+    history: Path | None = None
+    """A JSON file: {"episodes": [{"actions": [2], "observations": [[0]]}]}; needed."""
     particles: int | None = None
     """Particles in the belief; the same as --filter.num-particles."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
@@ -135,9 +135,9 @@ class Plan(Generic[E]):
       baddr plan tiger --agent ba-pomcp --history history.json --simulations 4096
     """
 
-    history: Path
-    """A JSON file: {"episodes": [{"actions": [2], "observations": [[0]]}]}."""
     experiment: Annotated[E, arg(name="")]
+    history: Path | None = None
+    """A JSON file: {"episodes": [{"actions": [2], "observations": [[0]]}]}; needed."""
     simulations: int | None = None
     """Simulations; the same as --planner.num-simulations."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
@@ -234,7 +234,7 @@ def prepare(device: str) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    options = parse_with_domain(Run, "run", arguments, lambda start: Run(start))
+    options = parse_with_domain(Run, "run", arguments, Run)
     experiment: Experiment[Any] = options.experiment
     catalog.nearest("agent", experiment.agent, catalog.AGENTS)
     experiment.check()
@@ -287,8 +287,7 @@ def plot(arguments: Sequence[str]) -> int:
 
 
 def belief(arguments: Sequence[str]) -> int:
-    default = lambda start: Belief(tyro.MISSING, start)
-    options = parse_with_domain(Belief, "belief", arguments, default)
+    options = parse_with_domain(Belief, "belief", arguments, Belief)
     experiment = _with(options.experiment, "filter", "num_particles", options.particles)
     key, agent, domain, after = _after_history(experiment, options)
     from baddr.experiments import history
@@ -298,8 +297,7 @@ def belief(arguments: Sequence[str]) -> int:
 
 
 def plan(arguments: Sequence[str]) -> int:
-    default = lambda start: Plan(tyro.MISSING, start)
-    options = parse_with_domain(Plan, "plan", arguments, default)
+    options = parse_with_domain(Plan, "plan", arguments, Plan)
     experiment = _with(options.experiment, "planner", "num_simulations", options.simulations)
     if experiment.agent == "random":
         raise UserError("Agent 'random' does not plan; choose another with --agent.")
@@ -343,10 +341,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         print(__version__)
         sys.exit(0)
-    warnings.showwarning = lambda message, *_, **__: print(f"baddr: warning: {message}", file=sys.stderr)
     try:
         catalog.nearest("command", arguments[0], COMMANDS)
-        sys.exit(COMMANDS[arguments[0]](arguments[1:]))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("always", module="baddr")
+            warnings.showwarning = _show_warning
+            sys.exit(COMMANDS[arguments[0]](arguments[1:]))
     except UserError as error:
         if "--debug" in arguments:
             raise
@@ -368,6 +368,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 # Pieces.
 
 
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"baddr: warning: {message}", file=sys.stderr)
+
+
 def _with(experiment: Experiment[Any], group: str, setting: str, value: int | None) -> Experiment[Any]:
     if value is None:
         return experiment
@@ -376,6 +380,8 @@ def _with(experiment: Experiment[Any], group: str, setting: str, value: int | No
 
 def _after_history(experiment: Experiment[Any], options: Any) -> Any:
     """The key to go on with, the agent, the domain, and the belief after the history."""
+    if options.history is None:
+        raise UserError("Give the history with --history FILE.")
     catalog.nearest("agent", experiment.agent, catalog.AGENTS)
     experiment.check()
     prepare(options.device)

@@ -24,14 +24,14 @@ class Particles(eqx.Module):
     """
 
     states: PyTree  # every leaf: "num_particles ..."
-    log_weights: Float[Array, " num_particles"]  # their exponentials sum to one
+    log_weights: Float[Array, "*runs num_particles"]  # their exponentials sum to one
 
     @property
     def num_particles(self) -> int:
         return self.log_weights.shape[-1]
 
     @property
-    def weights(self) -> Float[Array, " num_particles"]:
+    def weights(self) -> Float[Array, "*runs num_particles"]:
         return jnp.exp(self.log_weights)
 
     def at(self, i: Int[Array, "..."]) -> Any:
@@ -54,6 +54,6 @@ def systematic_indices(
 ) -> Int[Array, " num_indices"]:
     """Systematic resampling: one uniform number, a comb of `num_indices` teeth."""
     running = jnp.cumsum(weights)
-    teeth = (jnp.arange(num_indices) + jr.uniform(key)) / num_indices * running[-1]
+    teeth = (jnp.arange(num_indices, dtype=float) + jr.uniform(key)) / num_indices * running[-1]
     last = jnp.searchsorted(running, running[-1], side="left")  # of positive weight
     return jnp.minimum(jnp.searchsorted(running, teeth, side="right"), last).astype(jnp.int32)

@@ -176,15 +176,15 @@ def search(
         known = tree.child[slot]
         expand = on_tree & (known == 0) & ~end
         child = tree.child.at[slot].set(jnp.where(expand, tree.size, known), **IN_PLACE)
-        tree = _Tree(sums, child, tree.size + expand)
+        tree = _Tree(sums, child, tree.size + expand.astype(jnp.int32))
 
         now = now._replace(
             s=s_next,
             node=known,
             in_tree=now.in_tree & (known > 0),
             total=jnp.where(now.running, now.total + gamma_j * r, now.total),
-            tree_levels=now.tree_levels + on_tree,
-            steps=now.steps + now.running,
+            tree_levels=now.tree_levels + on_tree.astype(jnp.int32),
+            steps=now.steps + now.running.astype(jnp.int32),
             running=now.running & ~end,
             level=now.level + 1,
         )

@@ -18,6 +18,7 @@ def plot_curves(results: dict[str, Arrays], title: str, paths: list[Path], windo
     for path in paths:
         if path.suffix not in FORMATS:
             raise UserError(f"A picture ends in {', '.join(FORMATS)}; {path.name!r} does not.")
+    from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -46,7 +47,8 @@ def plot_curves(results: dict[str, Arrays], title: str, paths: list[Path], windo
     axes.legend(frameon=False)
     for path in paths:
         buffer = io.BytesIO()
-        # A date in the file would make equal results differ.
+        # A date or random names in the file would make equal results differ.
         metadata = {"Date": None} if path.suffix == ".svg" else None
-        figure.savefig(buffer, format=path.suffix[1:], dpi=150, metadata=metadata)
+        with rc_context({"svg.hashsalt": "baddr"}):
+            figure.savefig(buffer, format=path.suffix[1:], dpi=150, metadata=metadata)
         write(path, buffer.getvalue())

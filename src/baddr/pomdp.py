@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -111,7 +111,7 @@ class POMDP(eqx.Module):
     def is_terminal(self, s: Any, a: Action, s_next: Any) -> Bool[Array, ""]:
         """Whether the transition (s, a, s') ends the episode."""
 
-    def with_dynamics(self, D: Dynamics) -> Self:
+    def with_dynamics(self, D: Dynamics) -> "POMDP":
         """The member of this family of POMDPs (Def. 1) whose dynamics are D."""
         return eqx.tree_at(lambda pomdp: pomdp.dynamics, self, D)
 

@@ -35,7 +35,7 @@ def bootstrap_interval(
         [np.nanmean(values[generator.integers(n, size=n)], axis=0) for _ in range(num_resamples)]
     )
     low, high = np.nanquantile(means, [0.025, 0.975], axis=0)
-    return low, high
+    return np.asarray(low), np.asarray(high)
 
 
 def mean_interval(values: np.ndarray) -> tuple[float, float, float]:

@@ -76,7 +76,7 @@ def make_domain(
     right, wrong = prior_accuracy * prior_total, (1 - prior_accuracy) * prior_total
     return Domain(
         name="tiger",
-        pomdp=Tiger(dynamics(accuracy), discount, horizon),
+        pomdp=Tiger(dynamics=dynamics(accuracy), discount=discount, horizon=horizon),
         counts=tables(np.array([[right, wrong], [wrong, right]]), KNOWN),
         describe=describe,
     )

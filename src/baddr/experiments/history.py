@@ -151,12 +151,13 @@ def predictive(
         log_p = jax.vmap(D.observation_log_prob, in_axes=(None, None, None, 0))(s_bar.s, a, s_next, every)
         return every, jnp.exp(log_p)
 
-    def per_particle(key: Key[Array, ""], s_bar: Any) -> tuple[Array, Array]:
-        o, p = jax.vmap(one, in_axes=(0, None))(jr.split(key, draws), s_bar)
-        return (every if listed else o[:, 0]), (p.mean(0) if listed else p[:, 0] / draws)
+    def add_draw(total: list[Array], key: Key[Array, ""]) -> tuple[list[Array], None]:
+        o, p = jax.vmap(one)(jr.split(key, belief.num_particles), belief.states)
+        marginals = _marginals(o, p * belief.weights[:, None], gba.observation_sizes)
+        return [x + y for x, y in zip(total, marginals, strict=True)], None
 
-    o, p = jax.vmap(per_particle)(jr.split(key, belief.num_particles), belief.states)
-    return _marginals(o, p * belief.weights[:, None], gba.observation_sizes)
+    nothing = [jnp.zeros((size,)) for size in gba.observation_sizes]
+    return jax.lax.scan(add_draw, nothing, jr.split(key, draws))[0]
 
 
 def _marginals(

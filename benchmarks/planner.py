@@ -1,0 +1,71 @@
+"""How long a plan and a belief update take, and what a simulated step costs.
+
+    python benchmarks/planner.py [--batches 1 64] [--simulations 4096] [--particles 1024]
+
+Tiger at the paper's settings; the median of several repeats on whatever device JAX finds. For one CPU core,
+run it under `taskset -c 0`.
+"""
+
+import argparse
+import os
+import statistics
+import time
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+
+from baddr import prng
+from baddr.experiments.build import build_agent, build_domain
+from baddr.experiments.experiment import preset
+
+
+def median_seconds(function, *arguments, repeats: int = 7) -> tuple[float, object]:
+    result = jax.block_until_ready(function(*arguments))  # compiles
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        result = jax.block_until_ready(function(*arguments))
+        times.append(time.perf_counter() - began)
+    return statistics.median(times), result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--simulations", type=int, default=4096)
+    parser.add_argument("--particles", type=int, default=1024)
+    parser.add_argument("--agents", nargs="+", default=["pomcp", "ba-pomcp"])
+    options = parser.parse_args()
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    print(f"{jax.devices()[0].device_kind}, {cores} core(s), load {load:.1f}, jax {jax.__version__}")
+    print(f"{'agent':10s} {'runs':>5s} {'ms/plan':>9s} {'us/step':>8s} {'steps/plan':>10s} {'ms/update':>9s}")
+    for name in options.agents:
+        experiment = preset("tiger", name)
+        experiment = replace(
+            experiment,
+            planner=replace(experiment.planner, num_simulations=options.simulations),
+            filter=replace(experiment.filter, num_particles=options.particles),
+        )
+        domain = build_domain(experiment)
+        agent = build_agent(experiment, domain)
+        for runs in options.batches:
+            keys = jr.split(prng.key(0), runs)
+            beliefs = jax.vmap(agent.initial_belief)(keys)
+            plan = eqx.filter_jit(lambda agent, k, b: agent.plan(k, b, jnp.full(k.shape, 30)))
+            update = eqx.filter_jit(lambda agent, k, b, a, o: jax.vmap(agent.update)(k, b, a, o))
+            seconds, root = median_seconds(plan, agent, keys, beliefs)
+            listen, heard = jnp.full((runs,), 2, jnp.int32), jnp.zeros((runs, 1), jnp.int32)
+            learning, _ = median_seconds(update, agent, keys, beliefs, listen, heard)
+            steps = int(root.num_steps.sum())
+            print(
+                f"{name:10s} {runs:5d} {1e3 * seconds / runs:9.3f} {1e6 * seconds / steps:8.3f} "
+                f"{steps / runs:10.0f} {1e3 * learning / runs:9.3f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Strict settings for every test: shapes and types checked, no silent promotion."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Compiled code is kept between test processes, and the user's own cache is left alone.
+os.environ.setdefault("BADDR_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "baddr"))
+
+import jax
+from jaxtyping import install_import_hook
+
+install_import_hook("baddr", "beartype.beartype")
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_compilation_cache_dir", str(Path(os.environ["BADDR_CACHE"]) / "tests"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="also run the tests that take minutes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--slow"):
+        return
+    for item in items:
+        if "slow" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="takes minutes: --slow runs it"))

@@ -1,0 +1,194 @@
+"""Both filters against exact beliefs, and their depletion policy."""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from baddr import prng
+from baddr.belief import importance_sampling, initial_belief, next_episode, rejection_sampling
+from baddr.domains import tiger
+from baddr.gba_pomdp import GBAPOMDP
+from baddr.particles import Particles, systematic_indices
+from baddr.posteriors import Dirichlet, Frozen, Known
+
+DOMAIN = tiger.make_domain()
+POSTERIOR = Dirichlet(DOMAIN.counts, *tiger.SIZES)
+GBA = GBAPOMDP(DOMAIN.pomdp, POSTERIOR)
+ORACLES = json.loads((Path(__file__).parent / "data" / "tiger_exact_beliefs.json").read_text())["histories"]
+ACTIONS = {"openL": 0, "openR": 1, "listen": 2}
+HEARD = {"hearL": 0, "hearR": 1, "null": 2}
+N = 100_000
+
+describe = jax.jit(lambda k, b: tiger.describe(k, POSTERIOR, b))
+redraw = jax.jit(lambda k, b: next_episode(k, GBA, b))
+importance = jax.jit(lambda k, b, a, o: importance_sampling(k, GBA, b, a, o, resample_below=N / 8))
+rejection = jax.jit(lambda k, b, a, o: rejection_sampling(k, GBA, b, a, o))
+FILTERS = {"importance": importance, "rejection": rejection}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("history", ORACLES)
+def test_filters_match_the_exact_belief(name, history):
+    """Within 5 standard errors at 100,000 particles, after every step.
+
+    Each step that resamples adds its own noise, so after t steps the variance of a mean is at most
+    (t + 1) / n times that of one draw.
+    """
+    key = prng.key(7)
+    belief = initial_belief(key, GBA, N)
+    for t, (action, heard) in enumerate(ORACLES[history]["history"], start=1):
+        a, o = jnp.int32(ACTIONS[action]), jnp.array([HEARD[heard]], jnp.int32)
+        belief, info = FILTERS[name](jr.fold_in(key, 2 * t), belief, a, o)
+        assert not info.impossible and info.num_filled == 0
+        if action != "listen":
+            belief = redraw(jr.fold_in(key, 2 * t + 1), belief)
+        exact = ORACLES[history]["steps"][t]
+        described = describe(key, belief)
+        p_left = float(np.sum(np.asarray(belief.weights), where=np.asarray(belief.states.s[:, 0]) == 0))
+        size = min(float(belief.effective_sample_size()), N) / (t + 1)
+        assert abs(p_left - exact["p_state_L"]) < 5 * np.sqrt(0.25 / size)
+        for side in (0, 1):
+            variance = exact[f"var_acc_{'LR'[side]}"]
+            standard_error = np.sqrt(variance / size)
+            mean = float(described["accuracy_mean"][side])
+            assert abs(mean - exact[f"mean_acc_{'LR'[side]}"]) < 5 * standard_error
+            # The fourth moment of a Beta mixture is below 3 variances squared plus room for skew.
+            spread = float(described["accuracy_std"][side]) ** 2
+            assert abs(spread - variance) < 5 * np.sqrt(4 * variance**2 / size)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_learning_adds_one_to_the_real_observations_entry(name):
+    """Every particle: T(s, a, s') and O(a, s', o) grow by one, for the o that was seen."""
+    belief = initial_belief(prng.key(0), GBA, N)
+    heard = jnp.array([1], jnp.int32)
+    after, _ = FILTERS[name](prng.key(1), belief, jnp.int32(2), heard)
+    s = np.asarray(after.states.s[:, 0])
+    grown_O = np.asarray(after.states.theta.O) - np.asarray(DOMAIN.counts.O)
+    grown_T = np.asarray(after.states.theta.T) - np.asarray(DOMAIN.counts.T)
+    assert np.all(grown_O.sum((1, 2, 3)) == 1) and np.all(grown_O[np.arange(N), 2, s, 1] == 1)
+    assert np.all(grown_T.sum((1, 2, 3)) == 1) and np.all(grown_T[np.arange(N), s, 2, s] == 1)
+
+
+def test_next_episode_keeps_models_and_weights_and_redraws_states():
+    belief = initial_belief(prng.key(0), GBA, 1000)
+    belief, _ = importance(prng.key(1), belief, jnp.int32(2), jnp.array([0], jnp.int32))
+    after = next_episode(prng.key(2), GBA, belief)
+    assert jnp.array_equal(after.log_weights, belief.log_weights)
+    assert jnp.array_equal(after.states.theta.O, belief.states.theta.O)
+    left = float(jnp.mean(after.states.s == 0))
+    assert abs(left - 0.5) < 5 * np.sqrt(0.25 / 1000)
+
+
+def test_importance_resamples_below_the_threshold_only():
+    belief = initial_belief(prng.key(0), GBA, 64)
+    skewed = Particles(belief.states, jnp.log(jnp.full((64,), 1e-6).at[3].set(1 - 63e-6)))
+    for threshold, expected in ((0.5, False), (32.0, True)):
+        _, info = importance_sampling(
+            prng.key(1), GBA, skewed, jnp.int32(2), jnp.array([0], jnp.int32), resample_below=threshold
+        )
+        assert bool(info.resampled) is expected
+        assert (int(info.distinct_ancestors) < 5) is expected
+
+
+def test_the_weight_after_the_update_differs_as_the_authors_program_does():
+    """Dirichlet (5, 3): 5/8 before U, 6/9 after it, for a particle whose state was heard."""
+    belief = initial_belief(prng.key(0), GBA, 1000)
+    left = np.asarray(belief.states.s[:, 0] == 0)
+    for after_update, (right, wrong) in ((False, (5 / 8, 3 / 8)), (True, (6 / 9, 4 / 9))):
+        after, _ = importance_sampling(
+            prng.key(1),
+            GBA,
+            belief,
+            jnp.int32(2),
+            jnp.array([0], jnp.int32),
+            resample_below=0.0,
+            weight_after_update=after_update,
+        )
+        ratio = np.asarray(after.weights)[left][0] / np.asarray(after.weights)[~left][0]
+        assert ratio == pytest.approx(right / wrong, rel=1e-4)
+
+
+def test_learning_can_be_switched_off_for_a_step():
+    belief = initial_belief(prng.key(0), GBA, 100)
+    a, o = jnp.int32(2), jnp.array([0], jnp.int32)
+    for after, _ in (
+        importance_sampling(prng.key(1), GBA, belief, a, o, resample_below=0.0, learn=False),
+        rejection_sampling(prng.key(1), GBA, belief, a, o, learn=jnp.array(False)),
+    ):
+        assert jnp.array_equal(after.states.theta.O, belief.states.theta.O)
+
+
+def test_frozen_reweights_and_never_learns():
+    gba = GBAPOMDP(DOMAIN.pomdp, Frozen(POSTERIOR))
+    belief = initial_belief(prng.key(0), gba, 100)
+    after, _ = importance_sampling(
+        prng.key(1), gba, belief, jnp.int32(2), jnp.array([0], jnp.int32), resample_below=0.0
+    )
+    assert jnp.array_equal(after.states.theta.O, belief.states.theta.O)
+    assert not jnp.array_equal(after.log_weights, belief.log_weights)
+
+
+# The depletion policy.
+
+PERFECT = GBAPOMDP(DOMAIN.pomdp, Known(tiger.dynamics(1.0)))
+LISTEN = jnp.int32(2)
+HEAR_LEFT = jnp.array([0], jnp.int32)
+
+
+def known_belief(states: list[int]) -> Particles:
+    n = len(states)
+    belief = initial_belief(prng.key(0), PERFECT, n)
+    return Particles(belief.states._replace(s=jnp.array(states, jnp.int32)[:, None]), belief.log_weights)
+
+
+@pytest.mark.parametrize("name", ["importance", "rejection"])
+def test_an_impossible_observation_is_reported_and_nothing_is_learned(name):
+    """All particles know that the good door is right and hear perfectly; left is heard."""
+    counts = tiger.tables(np.array([[8.0, 0.0], [0.0, 8.0]]), tiger.KNOWN)
+    gba = GBAPOMDP(DOMAIN.pomdp, Dirichlet(counts, *tiger.SIZES))
+    belief = initial_belief(prng.key(0), gba, 50)
+    belief = Particles(belief.states._replace(s=jnp.ones((50, 1), jnp.int32)), belief.log_weights)
+    if name == "importance":
+        after, info = importance_sampling(prng.key(1), gba, belief, LISTEN, HEAR_LEFT, resample_below=0.0)
+    else:
+        after, info = rejection_sampling(prng.key(1), gba, belief, LISTEN, HEAR_LEFT, max_tries=20)
+        assert info.num_filled == 50 and info.acceptance_rate == 0
+    assert info.impossible
+    assert jnp.array_equal(after.states.theta.O, belief.states.theta.O)
+    assert jnp.allclose(after.weights, 1 / 50) and jnp.all(after.states.s == 1)
+
+
+def test_rejection_fills_up_with_copies_when_tries_run_out():
+    """2 of 100 particles explain the observation; one block of tries cannot find 100."""
+    belief = known_belief([0, 0] + [1] * 98)
+    after, info = rejection_sampling(prng.key(1), PERFECT, belief, LISTEN, HEAR_LEFT, max_tries=1)
+    assert 0 < info.num_filled < 100 and not info.impossible
+    assert jnp.all(after.states.s == 0)
+
+
+def test_rejection_falls_back_to_importance_when_nothing_is_accepted():
+    """Hearing is wrong with 1e-12: never drawn, but the one particle that explains it takes over."""
+    gba = GBAPOMDP(DOMAIN.pomdp, Known(tiger.dynamics((1e-12, 1.0))))
+    belief = known_belief([0] + [1] * 99)
+    seen = 0
+    for seed in range(8):  # the particle must be among the last block's 100 proposals
+        key = prng.key(seed)
+        after, info = rejection_sampling(key, gba, belief, LISTEN, HEAR_LEFT, max_tries=3)
+        assert info.num_filled == 100 and info.acceptance_rate == 0
+        if not info.impossible:
+            seen += 1
+            assert jnp.all(after.states.s == 0)
+    assert seen > 0
+
+
+def test_systematic_resampling_keeps_expected_counts():
+    """Each index appears floor or ceil of n w times."""
+    w = jnp.array([0.1, 0.25, 0.0, 0.65])
+    counts = np.bincount(np.asarray(systematic_indices(prng.key(0), w, 10)), minlength=4)
+    assert np.all(np.abs(counts - 10 * np.asarray(w)) < 1) and counts[2] == 0

@@ -1,0 +1,56 @@
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from baddr import prng
+
+
+@pytest.mark.parametrize(
+    ("rounds", "key", "counter", "expected"),
+    [  # known answers of the cipher's authors
+        (13, (0, 0), (0, 0), (0x9D1C5EC6, 0x8BD50731)),
+        (13, (0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0xFD36D048, 0x2D17272C)),
+        (13, (0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xBA3E4725, 0xF27D669E)),
+        (20, (0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        (20, (0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+        (20, (0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_threefry_gives_the_known_answers(rounds, key, counter, expected):
+    words = lambda pair: tuple(jnp.uint32(x) for x in pair)
+    assert tuple(int(x) for x in prng.threefry(words(key), *words(counter), rounds)) == expected
+
+
+def test_uniform_numbers_are_uniform():
+    """Chi-square over 100 bins: mean 99, standard deviation 14.07; within 4 of them."""
+    u = jr.uniform(prng.key(0), (100_000,))
+    counts = np.histogram(np.asarray(u), bins=100, range=(0, 1))[0]
+    chi_square = ((counts - 1000) ** 2 / 1000).sum()
+    assert abs(chi_square - 99) < 4 * 14.07
+
+
+def test_splits_folds_and_bits_do_not_collide():
+    key = prng.key(3)
+    split = jr.key_data(jr.split(key, 1000))
+    folded = jr.key_data(jax.vmap(lambda i: jr.fold_in(key, i))(jnp.arange(1000)))
+    assert len({tuple(row.tolist()) for row in np.concatenate([split, folded])}) == 2000
+
+
+@pytest.mark.parametrize("n", [4, 100])  # counted, and searched
+def test_categorical_draws_in_proportion(n):
+    weights = jnp.where(jnp.arange(n) % 3 == 1, 0.0, 1.0 + jnp.arange(n, dtype=float))
+    draws = jax.vmap(lambda k: prng.categorical(k, weights))(jr.split(prng.key(1), 50_000))
+    p = np.asarray(weights / weights.sum())
+    frequency = np.bincount(np.asarray(draws), minlength=n) / 50_000
+    standard_error = np.sqrt(p * (1 - p) / 50_000)
+    assert np.all(np.abs(frequency - p) <= 5 * standard_error)
+    assert np.all(frequency[p == 0] == 0)
+
+
+@pytest.mark.parametrize("n", [3, 100])
+def test_categorical_never_draws_a_trailing_zero_weight(n):
+    weights = jnp.zeros((n,)).at[0].set(1e-30)
+    draws = jax.vmap(lambda k: prng.categorical(k, weights))(jr.split(prng.key(2), 2000))
+    assert np.all(np.asarray(draws) == 0)
