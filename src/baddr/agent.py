@@ -149,6 +149,14 @@ def advance(
     return jax.lax.scan(one_step, runs, length=num_steps)
 
 
+def over_runs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`vmap` over runs on an accelerator. On a CPU one run after the other: for the large beliefs of networks
+    the temporaries of all runs at once would not fit the cache (16 ms a run instead of 25)."""
+    if jax.default_backend() != "cpu":
+        return jax.vmap(function)
+    return lambda *arguments: jax.lax.map(lambda one: function(*one), arguments)
+
+
 def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
     active = (runs.episode < num_episodes) & ~runs.failed
     keys = jax.vmap(_step_keys)(runs.key, runs.episode, runs.t)
@@ -162,7 +170,7 @@ def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -
         return s_next, o, world.reward(s, a, s_next), world.is_terminal(s, a, s_next)
 
     s_next, o, r, terminal = jax.vmap(act)(keys_world, runs.s, a)
-    belief, info = jax.vmap(agent.update)(keys_update, runs.belief, a, o, terminal)
+    belief, info = over_runs(agent.update)(keys_update, runs.belief, a, o, terminal)
     tally = _add(runs.tally, world.discount, runs.t, r, root, info)
     failed = ~jax.vmap(_is_finite)(belief)
     ended = active & ~failed & (terminal | (runs.t + 1 >= world.horizon))

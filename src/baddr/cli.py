@@ -208,7 +208,7 @@ def parse_with_domain(
             raise UserError(f"Name a domain first: `baddr {command} DOMAIN ...`; known: {known}.")
         arguments = ["tiger", *arguments]
     name, *flags = arguments
-    start = preset(name, _flag(flags, "agent", "ba-pomcp"), _flag(flags, "preset", "quick"))
+    start = preset(name, _flag(flags, "agent", "baddr"), _flag(flags, "preset", "quick"))
     config = _flag(flags, "config", "")
     if config:
         start = from_toml(Path(config), start)
@@ -448,35 +448,38 @@ def _progress(title: str):
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total} episodes"),
-        TextColumn("return {task.fields[recent]}"),
+        TextColumn("{task.fields[amount]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(f"{title} (compiling)", total=None, recent="")
+        task = bar.add_task(f"{title} (compiling)", total=None, amount="")
 
-        def show(done: int, total: int, recent: float) -> None:
-            bar.update(task, description=title, completed=done, total=total, recent=f"{recent:.2f}")
+        def show(what: str, done: int, total: int, value: float) -> None:
+            amount = _amount(what, done, total, value)
+            bar.update(task, description=title, completed=done, total=total, amount=amount)
 
         yield show
 
 
-def _plain_progress(title: str, seconds: float = 10.0) -> Callable[[int, int, float], None]:
+def _amount(what: str, done: int, total: int, value: float) -> str:
+    if what == "pretraining":
+        return f"pre-training: {done}/{total} batches, loss {value:.3f}"
+    return f"{done}/{total} episodes, recent return {value:.2f}"
+
+
+def _plain_progress(title: str, seconds: float = 10.0) -> Callable[[str, int, int, float], None]:
     began = time.monotonic()
     last = [began - seconds]
     print(f"{title}: compiling", file=sys.stderr, flush=True)
 
-    def show(done: int, total: int, recent: float) -> None:
+    def show(what: str, done: int, total: int, value: float) -> None:
         now = time.monotonic()
         if now - last[0] < seconds and done < total:
             return
         last[0] = now
-        print(
-            f"{title}: {done}/{total} episodes, recent return {recent:.2f}, {now - began:.0f} s",
-            file=sys.stderr,
-            flush=True,
-        )
+        amount = _amount(what, done, total, value)
+        print(f"{title}: {amount}, {now - began:.0f} s", file=sys.stderr, flush=True)
 
     return show
 
@@ -514,8 +517,14 @@ def _summary(experiment: Experiment[Any], folder: Folder, results: dict[str, Any
         mean, low, high = mean_interval(table[:, first:last])
         which = f"episode {first + 1}" if last == first + 1 else f"episodes {first + 1}-{last}"
         lines.append(f"    {which:18s} {mean:9.3f}   [{low:.3f}, {high:.3f}]")
+    manifest = folder.read_manifest()
+    if manifest.get("prior"):
+        gaps = manifest["prior"]["gap"]
+        lines.append(
+            f"  prior: {len(gaps)} network(s), cross-entropy {max(gaps):.4f} nats above the entropy floor at most"
+        )
     impossible, filled = results["impossible_observations"].sum(), results["filled_particles"].sum()
     if impossible or filled:
         lines.append(f"  depletion: {filled} particles filled, {impossible} impossible observations")
-    lines.append(f"  wall time {folder.read_manifest()['wall_seconds']:.0f} s; results in {folder.path}")
+    lines.append(f"  wall time {manifest['wall_seconds']:.0f} s; results in {folder.path}")
     return "\n".join(lines)

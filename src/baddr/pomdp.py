@@ -48,7 +48,31 @@ class Dynamics(eqx.Module):
         """log D(s', o | s, a)."""
 
 
-class Table(Dynamics):
+class SplitDynamics(Dynamics):
+    """A D whose two factors D(s', o | s, a) = p(s' | s, a) p(o | s, a, s') can be used apart."""
+
+    @abstractmethod
+    def sample_state(self, key: Key[Array, ""], s: State, a: Action) -> State:
+        """Draw s' ~ p(. | s, a)."""
+
+    @abstractmethod
+    def sample_observation(self, key: Key[Array, ""], s: State, a: Action, s_next: State) -> Observation:
+        """Draw o ~ p(. | s, a, s')."""
+
+    @abstractmethod
+    def transition_log_prob(self, s: State, a: Action, s_next: State) -> Scalar:
+        """log p(s' | s, a; D)."""
+
+    def step(self, key: Key[Array, ""], s: State, a: Action) -> tuple[State, Observation]:
+        key_s, key_o = jr.split(key)
+        s_next = self.sample_state(key_s, s, a)
+        return s_next, self.sample_observation(key_o, s, a, s_next)
+
+    def log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
+        return self.transition_log_prob(s, a, s_next) + self.observation_log_prob(s, a, s_next, o)
+
+
+class Table(SplitDynamics):
     """D as tables of non-negative weights, in proportion to probabilities: rows need not sum to one.
 
     The rows of a Dirichlet's counts are such weights, so the expected model of a count table is the
@@ -60,21 +84,21 @@ class Table(Dynamics):
     state_sizes: tuple[int, ...] = eqx.field(static=True)
     observation_sizes: tuple[int, ...] = eqx.field(static=True)
 
-    def step(self, key: Key[Array, ""], s: State, a: Action) -> tuple[State, Observation]:
-        key_s, key_o = jr.split(key)
-        i_next = categorical(key_s, self.T[flat_index(s, self.state_sizes), a])
-        z = categorical(key_o, self.O[a, i_next])
-        s_next = feature_vector(i_next, self.state_sizes)
-        return s_next, feature_vector(z, self.observation_sizes)
+    def sample_state(self, key: Key[Array, ""], s: State, a: Action) -> State:
+        row = self.T[flat_index(s, self.state_sizes), a]
+        return feature_vector(categorical(key, row), self.state_sizes)
+
+    def sample_observation(self, key: Key[Array, ""], s: State, a: Action, s_next: State) -> Observation:
+        row = self.O[a, flat_index(s_next, self.state_sizes)]
+        return feature_vector(categorical(key, row), self.observation_sizes)
+
+    def transition_log_prob(self, s: State, a: Action, s_next: State) -> Scalar:
+        row = self.T[flat_index(s, self.state_sizes), a]
+        return jnp.log(row[flat_index(s_next, self.state_sizes)]) - jnp.log(jnp.sum(row))
 
     def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
         row = self.O[a, flat_index(s_next, self.state_sizes)]
         return jnp.log(row[flat_index(o, self.observation_sizes)]) - jnp.log(jnp.sum(row))
-
-    def log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
-        row = self.T[flat_index(s, self.state_sizes), a]
-        log_T = jnp.log(row[flat_index(s_next, self.state_sizes)]) - jnp.log(jnp.sum(row))
-        return log_T + self.observation_log_prob(s, a, s_next, o)
 
 
 class POMDP(eqx.Module):

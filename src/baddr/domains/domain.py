@@ -7,7 +7,7 @@ from typing import Any
 from jaxtyping import Array, Key
 
 from baddr.particles import Particles
-from baddr.pomdp import POMDP
+from baddr.pomdp import POMDP, Dynamics
 from baddr.posteriors import Counts, Posterior
 
 Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Any]]
@@ -19,5 +19,7 @@ class Domain:
 
     name: str
     pomdp: POMDP
+    sample_simulator: Callable[[Key[Array, ""]], Dynamics] | None = None  # M ~ the simulators' distribution
+    expected_simulator: Dynamics | None = None  # its expected model
     counts: Counts | None = None  # the tabular prior, where a table fits
     describe: Describe | None = None  # the belief's `model` entry

@@ -74,9 +74,19 @@ def make_domain(
 ) -> Domain:
     """Tiger with the prior of the BRL literature: Dirichlet (5, 3) per door, all else known."""
     right, wrong = prior_accuracy * prior_total, (1 - prior_accuracy) * prior_total
+
+    def sample_simulator(key: Key[Array, ""]) -> Dynamics:
+        """A hearing accuracy ~ Beta(right, wrong) for each door."""
+        left_door, right_door = jr.beta(key, right, wrong, (2,))
+        hearing = jnp.array([[left_door, 1 - left_door], [1 - right_door, right_door]])
+        T, O = tables(np.eye(2))
+        return Table(T, O.at[LISTEN, :, :NULL].set(hearing), *SIZES)
+
     return Domain(
         name="tiger",
         pomdp=Tiger(dynamics=dynamics(accuracy), discount=discount, horizon=horizon),
+        sample_simulator=sample_simulator,
+        expected_simulator=dynamics(prior_accuracy),
         counts=tables(np.array([[right, wrong], [wrong, right]]), KNOWN),
         describe=describe,
     )

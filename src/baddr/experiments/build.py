@@ -1,12 +1,16 @@
 """From settings to a domain and an agent."""
 
 import importlib
+import warnings
 from dataclasses import asdict
 from typing import Any
 
 import jax
+import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Key
 
+from baddr import prng
 from baddr.agent import Agent
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
@@ -14,7 +18,10 @@ from baddr.experiments.catalog import DOMAINS
 from baddr.experiments.experiment import Experiment
 from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles
-from baddr.posteriors import Dirichlet, Known, Posterior
+from baddr.posteriors import Architecture, Dirichlet, Dropout, Frozen, Known, Posterior
+from baddr.prior import Fit, Progress, cached_prior, pretrain, prior_settings
+
+PRIOR_STREAM = 2**32 - 1  # of random numbers, apart from every run's
 
 
 def build_domain(experiment: Experiment[Any]) -> Domain:
@@ -22,17 +29,55 @@ def build_domain(experiment: Experiment[Any]) -> Domain:
     return module.make_domain(**asdict(experiment.domain))
 
 
-def build_posterior(experiment: Experiment[Any], domain: Domain) -> Posterior:
+def build_posterior(
+    experiment: Experiment[Any], domain: Domain, progress: Progress | None = None
+) -> tuple[Posterior, Fit | None]:
+    """The agent's posterior, and how well its networks fit where it has some."""
     pomdp = domain.pomdp
+    if experiment.agent in ("baddr", "filtering"):
+        posterior, fit = build_dropout(experiment, domain, progress)
+        return (Frozen(posterior) if experiment.agent == "filtering" else posterior), fit
     if experiment.agent in ("pomcp", "random"):
-        return Known(pomdp.dynamics)  # type: ignore[attr-defined]
+        return Known(pomdp.dynamics), None  # type: ignore[attr-defined]
     if domain.counts is None:
         raise UserError(f"{domain.name} has no tabular prior, which agent {experiment.agent} needs.")
-    return Dirichlet(domain.counts, pomdp.state_sizes, pomdp.observation_sizes)
+    return Dirichlet(domain.counts, pomdp.state_sizes, pomdp.observation_sizes), None
 
 
-def build_agent(experiment: Experiment[Any], domain: Domain) -> Agent:
-    posterior = build_posterior(experiment, domain)
+def build_dropout(
+    experiment: Experiment[Any], domain: Domain, progress: Progress | None = None
+) -> tuple[Dropout, Fit]:
+    """The networks of Section 4.2: from the cache, or trained now.
+
+    One network learns the expected model; several learn a simulator each, as equal members would leave
+    nothing to filter.
+    """
+    pomdp, network, settings = domain.pomdp, experiment.network, experiment.pretrain
+    simulators = domain.expected_simulator if settings.num_networks == 1 else domain.sample_simulator
+    if simulators is None:
+        raise UserError(f"{domain.name} has no simulators to train the networks of {experiment.agent} on.")
+    sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
+    depends_on = prior_settings(
+        domain.name, asdict(experiment.domain), network, settings, experiment.seed
+    )
+
+    def train() -> tuple[Dropout, Fit]:
+        key = jr.fold_in(prng.key(experiment.seed), PRIOR_STREAM)
+        return pretrain(key, simulators, pomdp, network, settings, progress=progress)
+
+    posterior, fit = cached_prior(depends_on, Architecture(network, *sizes), train)
+    for i in np.flatnonzero(fit.failed):
+        warnings.warn(
+            f"prior network {i} failed to fit: its cross-entropy is {fit.gap[i]:.3f} nats above the entropy "
+            f"of its simulator (bound: pretrain.max-gap {settings.max_gap}).",
+            stacklevel=2,
+        )
+    return posterior, fit
+
+
+def build_agent(experiment: Experiment[Any], domain: Domain, posterior: Posterior | None = None) -> Agent:
+    if posterior is None:
+        posterior, _ = build_posterior(experiment, domain)
     planner = None if experiment.agent == "random" else experiment.planner
     learns = not isinstance(posterior, Known)
     summary = ModelSummary(domain, posterior) if learns and domain.describe else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from baddr.errors import UserError
-from baddr.settings import Filter, Planner, Tiger
+from baddr.settings import Filter, Network, Planner, Pretrain, Tiger
 
 Feature = tuple[str, tuple[str, ...]]  # a feature's name and the names of its values
 
@@ -28,6 +28,8 @@ class Preset:
     episodes: int
     planner: Planner
     filter: Filter
+    network: Network
+    pretrain: Pretrain
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ TIGER_PAPER = Preset(
     episodes=400,
     planner=Planner(num_simulations=4096, exploration=100.0),
     filter=Filter(kind="importance", num_particles=1024, resample_below=128.0),
+    network=Network(hidden=32, dropout=0.5, learning_rate=0.005),
+    pretrain=Pretrain(batches=4096, batch_size=32, learning_rate=0.1, optimizer="sgd"),
 )
 
 DOMAINS = {
@@ -68,6 +72,8 @@ DOMAINS = {
 }
 
 AGENTS = {
+    "baddr": "dropout networks trained on simulators, then online: the paper's method",
+    "filtering": "the same networks, re-weighted and never trained online: the paper's ablation",
     "ba-pomcp": "tabular Dirichlet counts, PO-UCT with the expected model of the root particle",
     "pomcp": "PO-UCT on the true model: the upper bound",
     "random": "uniformly random actions",

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 from baddr.errors import UserError
 from baddr.experiments.catalog import AGENTS, DOMAINS, PRESETS, nearest
 from baddr.experiments.store import Folder, merge, read_toml, to_toml
-from baddr.settings import Filter, Planner, problems
+from baddr.settings import Filter, Network, Planner, Pretrain
 
 DomainSettings = TypeVar("DomainSettings")
 
@@ -17,8 +17,8 @@ class Experiment(Generic[DomainSettings]):
     """Runs x episodes of one agent on one domain."""
 
     domain: DomainSettings
-    agent: str = "ba-pomcp"
-    """Who acts: ba-pomcp, pomcp or random."""
+    agent: str = "baddr"
+    """Who acts: baddr, filtering, ba-pomcp, pomcp or random."""
     preset: Literal["quick", "paper"] = "quick"
     """Where settings start from: `quick` (minutes) or `paper` (the paper's sizes)."""
     runs: int = 32
@@ -31,6 +31,8 @@ class Experiment(Generic[DomainSettings]):
     """Runs computed together; 0: chosen from the number of runs, cores and the memory."""
     planner: Planner = field(default_factory=Planner)
     filter: Filter = field(default_factory=Filter)
+    network: Network = field(default_factory=Network)
+    pretrain: Pretrain = field(default_factory=Pretrain)
 
     @property
     def name(self) -> str:
@@ -44,12 +46,13 @@ class Experiment(Generic[DomainSettings]):
             (self.chunk_size >= 0, "--chunk-size must not be negative"),
         ]
         wrong = [sentence for holds, sentence in checks if not holds]
-        wrong += problems(self.planner, self.filter) + self.domain.problems()  # type: ignore[attr-defined]
+        groups = (self.planner, self.filter, self.network, self.pretrain, self.domain)
+        wrong += [sentence for group in groups for sentence in group.problems()]  # type: ignore[attr-defined]
         if wrong:
             raise UserError("; ".join(wrong) + ".")
 
 
-def preset(name: str, agent: str = "ba-pomcp", preset: str = "quick") -> Experiment[Any]:
+def preset(name: str, agent: str = "baddr", preset: str = "quick") -> Experiment[Any]:
     """The experiment that a domain, an agent and a preset stand for."""
     entry = DOMAINS[nearest("domain", name, DOMAINS)]
     nearest("agent", agent, AGENTS)
@@ -62,6 +65,8 @@ def preset(name: str, agent: str = "ba-pomcp", preset: str = "quick") -> Experim
         episodes=sizes.episodes,
         planner=sizes.planner,
         filter=sizes.filter,
+        network=sizes.network,
+        pretrain=sizes.pretrain,
     )
 
 

@@ -17,8 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,9 +30,10 @@ from jaxtyping import Array, PyTree
 from baddr import __version__, prng
 from baddr.agent import Agent, Run, Step, advance, start
 from baddr.domains.domain import Domain
-from baddr.experiments.build import build_agent, build_domain, bytes_per_run
+from baddr.experiments.build import build_agent, build_domain, build_posterior, bytes_per_run
 from baddr.experiments.experiment import Experiment, to_config
 from baddr.experiments.store import Arrays, Folder, write, write_table
+from baddr.prior import Fit
 
 STEPS_PER_BLOCK = 8  # real steps between two looks at the clock
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
@@ -39,7 +41,7 @@ LARGEST_CHUNK = {"cpu": 64, "gpu": 4096}
 MEMORY_SHARE = 0.5  # of the device's memory that one chunk may take
 MICROSECONDS_PER_STEP = {"cpu": 0.5, "gpu": 0.01}  # of planning, at a full chunk: see benchmarks/
 
-Progress = Callable[[int, int, float], None]  # episodes done, of how many, their mean discounted return
+Progress = Callable[[str, int, int, float], None]  # what is done, how much, of how much, and its value
 
 
 class Interrupted(Exception):
@@ -85,19 +87,31 @@ def device_memory(device: Any) -> int:
     return (device.memory_stats() or {}).get("bytes_limit", 8 << 30)
 
 
-def resolve(experiment: Experiment[Any]) -> tuple[Experiment[Any], Domain, Agent]:
-    """The experiment with nothing left open, its domain and its agent."""
+class Resolved(NamedTuple):
+    """An experiment with nothing left open."""
+
+    experiment: Experiment[Any]
+    domain: Domain
+    agent: Agent
+    fit: Fit | None  # of the prior's networks
+
+
+def resolve(experiment: Experiment[Any], progress: Progress | None = None) -> Resolved:
+    """Build the domain, train (or find) the prior, and choose what was left open."""
     experiment.check()
     domain = build_domain(experiment)
-    agent = build_agent(experiment, domain)
+    told = None if progress is None else partial(progress, "pretraining")
+    posterior, fit = build_posterior(experiment, domain, told)
+    agent = build_agent(experiment, domain, posterior)
     if experiment.chunk_size == 0:
         experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, agent))
-    return experiment, domain, agent
+    return Resolved(experiment, domain, agent, fit)
 
 
 def estimate(experiment: Experiment[Any]) -> dict[str, Any]:
     """What `run` would do, and about what it would take."""
-    experiment, domain, agent = resolve(experiment)
+    experiment = replace(experiment, pretrain=replace(experiment.pretrain, batches=0))  # its size is enough
+    experiment, domain, agent, _ = resolve(experiment)
     plan = chunks(experiment, [])
     backend = jax.default_backend()
     simulated = 0 if agent.planner is None else 3 * agent.planner.num_simulations
@@ -114,7 +128,7 @@ def estimate(experiment: Experiment[Any]) -> dict[str, Any]:
 
 def begin(experiment: Experiment[Any], folder: Folder, progress: Progress) -> list[Failure]:
     """Run a new experiment in an empty folder."""
-    experiment, domain, agent = resolve(experiment)
+    experiment, domain, agent, fit = resolve(experiment, progress)
     folder.check_new()
     with folder.owned():
         write(folder.config, to_config(experiment))
@@ -125,6 +139,7 @@ def begin(experiment: Experiment[Any], folder: Folder, progress: Progress) -> li
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "wall_seconds": 0.0,
             "failures": [],
+            "prior": None if fit is None else {k: v.tolist() for k, v in fit._asdict().items()},
             **environment(),
         }
         folder.write_manifest(manifest)
@@ -133,7 +148,7 @@ def begin(experiment: Experiment[Any], folder: Folder, progress: Progress) -> li
 
 def go_on(experiment: Experiment[Any], folder: Folder, progress: Progress) -> list[Failure]:
     """Go on with the experiment in `folder`, which `experiment` may extend."""
-    experiment, domain, agent = resolve(experiment)
+    experiment, domain, agent, _ = resolve(experiment, progress)
     with folder.owned():
         manifest = folder.read_manifest()
         manifest["chunks"] = chunks(experiment, manifest["chunks"])
@@ -231,7 +246,7 @@ class _Board:
             if len(returns):
                 self.recent[chunk] = float(returns[-200:].mean())
             recent = np.mean(list(self.recent.values())) if self.recent else float("nan")
-            self.progress(sum(self.done.values()), self.total, float(recent))
+            self.progress("episodes", sum(self.done.values()), self.total, float(recent))
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from baddr.posteriors.base import Posterior
 from baddr.posteriors.dirichlet import Counts, Dirichlet
+from baddr.posteriors.dropout import Architecture, Dropout
 from baddr.posteriors.frozen import Frozen
 from baddr.posteriors.known import Known
+from baddr.posteriors.partial import Partial
 
-__all__ = ["Counts", "Dirichlet", "Frozen", "Known", "Posterior"]
+__all__ = ["Architecture", "Counts", "Dirichlet", "Dropout", "Frozen", "Known", "Partial", "Posterior"]

@@ -1,0 +1,344 @@
+"""Priors from simulators (Section 4.2): M~ ~ the simulators' distribution -> an ensemble of networks {w_0}.
+
+A trained prior is kept on disk under the hash of all that it depends on; `cached_priors` lists what is
+there and `clear_cache` deletes it.
+"""
+
+import functools
+import hashlib
+import io
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+
+from baddr.experiments.cache import root
+from baddr.experiments.store import write
+from baddr.settings import Network, Pretrain, training_settings
+from baddr.pomdp import POMDP, Action, Dynamics, Observation, State
+from baddr.posteriors.dropout import (
+    Architecture,
+    Dropout,
+    DropoutDynamics,
+    Layers,
+    draw_masks,
+    initial_weights,
+)
+
+CODE_VERSION = 1  # raise it when the same settings train another prior: the cached ones are then not found
+NUM_TEST_SAMPLES = 4096
+NUM_TEST_MASKS = 64
+NUM_BLOCKS = 16  # progress is told between them
+
+SampleState = Callable[[Key[Array, ""]], State]
+Simulators = Dynamics | Callable[[Key[Array, ""]], Dynamics]
+Progress = Callable[[int, int, float], None]  # batches done, batches in all, mean loss of the last block
+
+
+class Fit(NamedTuple):
+    """How well each member fits its simulator, in nats per transition, on fresh data."""
+
+    cross_entropy: Float[np.ndarray, " members"]  # of the predictive (Eq. 12), averaged over 64 masks
+    entropy: Float[np.ndarray, " members"]  # the floor: the simulator's own, on the same data
+    gap: Float[np.ndarray, " members"]  # cross_entropy - entropy
+    failed: Bool[np.ndarray, " members"]  # the gap is above `max_gap`, or not finite
+
+
+class _Data(NamedTuple):
+    s: Int[Array, "n state_features"]
+    a: Int[Array, " n"]
+    s_next: Int[Array, "n state_features"]
+    o: Int[Array, "n observation_features"]
+
+
+@functools.cache  # the same function for the same space: what is compiled with it is found again
+def uniform_states(
+    state_sizes: tuple[int, ...], is_legal: Callable[[State], Bool[Array, ""]] | None = None
+) -> SampleState:
+    """Uniform over S, or over its legal states: an illegal one is drawn again."""
+    sizes = np.asarray(state_sizes)
+
+    def draw(key: Key[Array, ""]) -> State:
+        return _uniform_integers(key, sizes)
+
+    if is_legal is None:
+        return draw
+
+    def draw_legal(key: Key[Array, ""]) -> State:
+        def again(carry: tuple[Key[Array, ""], State]) -> tuple[Key[Array, ""], State]:
+            key, key_s = jr.split(carry[0])
+            return key, draw(key_s)
+
+        return jax.lax.while_loop(lambda carry: ~is_legal(carry[1]), again, again((key, draw(key))))[1]
+
+    return draw_legal
+
+
+def _uniform_integers(key: Key[Array, ""], sizes: Int[np.ndarray, "..."]) -> Int[Array, "..."]:
+    """Uniform in 0 ... size - 1, to 2^-23."""
+    return (jr.uniform(key, sizes.shape) * sizes.astype(np.float32)).astype(jnp.int32)
+
+
+def pretrain(
+    key: Key[Array, ""],
+    simulators: Simulators,
+    pomdp: POMDP,
+    network: Network,
+    settings: Pretrain,
+    *,
+    sample_state: SampleState | None = None,
+    networks: str = "TO",
+    progress: Progress | None = None,
+) -> tuple[Dropout, Fit]:
+    """Train the ensemble {w_0}, all members at once, and measure how well each fits (Section 4.2).
+
+    Each member learns from its own simulator M~ where `simulators` is a function of a key, or all learn
+    from the one that is given (the expected model). Every batch is fresh: s from `sample_state` (uniform
+    over S), a uniform over A, (s', o) from M~. One optimiser serves T and O: their weights are disjoint,
+    and SGD and Adam treat every weight on its own, so two optimisers would do the same.
+    """
+    sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
+    architecture = Architecture(network, *sizes, networks)
+    sample_state = sample_state or uniform_states(pomdp.state_sizes)
+    key_simulator, key_w, key_train, key_test = jr.split(key, 4)
+    M = _members(key_simulator, simulators, settings.num_networks)
+    keys_w, keys_train, keys_test = (
+        jr.split(key, settings.num_networks) for key in (key_w, key_train, key_test)
+    )
+    w = jax.vmap(lambda key: initial_weights(key, architecture))(keys_w)
+    w = _train(keys_train, Dropout(w, architecture), M, sample_state, settings, progress)
+    posterior = Dropout(w, architecture)
+    return posterior, _fit(keys_test, posterior, M, sample_state, settings.max_gap)
+
+
+def _members(key: Key[Array, ""], simulators: Simulators, n: int) -> Dynamics:
+    """The simulators M~ of all members, stacked."""
+    if isinstance(simulators, Dynamics):
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *jnp.shape(x))), simulators)
+    return eqx.filter_vmap(simulators)(jr.split(key, n))
+
+
+def _sample_data(
+    key: Key[Array, ""], M: Dynamics, sample_state: SampleState, num_actions: int, n: int
+) -> _Data:
+    def one(key: Key[Array, ""]) -> _Data:
+        key_s, key_a, key_step = jr.split(key, 3)
+        s, a = sample_state(key_s), _uniform_integers(key_a, np.asarray(num_actions))
+        return _Data(s, a, *M.step(key_step, s, a))
+
+    return jax.vmap(one)(jr.split(key, n))
+
+
+def _train(
+    keys: Key[Array, " members"],
+    posterior: Dropout,
+    M: Dynamics,
+    sample_state: SampleState,
+    settings: Pretrain,
+    progress: Progress | None,
+) -> Float[Array, "members weights"]:
+    # Matrices, not the flat theta, are trained: the gradient need not be joined at every batch.
+    w = jax.vmap(posterior.architecture.layers)(posterior.ensemble)
+    carry = w, jax.vmap(_optimizer(settings).init)(w)
+    for numbers in np.array_split(np.arange(settings.batches, dtype=np.int32), NUM_BLOCKS):
+        if len(numbers):
+            batches = jnp.asarray(numbers)
+            carry, L = _train_block(carry, batches, keys, M, sample_state, posterior.architecture, settings)
+            if progress is not None:
+                progress(int(numbers[-1]) + 1, settings.batches, float(L))
+    return jax.vmap(_join)(carry[0])
+
+
+def _optimizer(settings: Pretrain) -> optax.GradientTransformation:
+    return {"sgd": optax.sgd, "adam": optax.adam}[settings.optimizer](settings.learning_rate)
+
+
+@eqx.filter_jit
+def _train_block(
+    carry: PyTree,
+    numbers: Int[Array, " batches"],
+    keys: Key[Array, " members"],
+    M: Dynamics,
+    sample_state: SampleState,
+    architecture: Architecture,
+    settings: Pretrain,
+) -> tuple[PyTree, Float[Array, ""]]:
+    """Batches number `numbers` of every member: the carry after them, and their mean loss."""
+    optimizer = _optimizer(settings)
+
+    def loss(w: Layers, key: Key[Array, ""], data: _Data) -> Float[Array, ""]:
+        def one(key: Key[Array, ""], data: _Data) -> Float[Array, ""]:
+            return DropoutDynamics(w, draw_masks(key, architecture), architecture).loss(*data)
+
+        return jnp.mean(jax.vmap(one)(jr.split(key, settings.batch_size), data))
+
+    def batch(carry: PyTree, i: Int[Array, ""], key: Key[Array, ""], M: Dynamics) -> tuple[PyTree, Array]:
+        w, state = carry
+        key_data, key_masks = jr.split(jr.fold_in(key, i))
+        data = _sample_data(key_data, M, sample_state, architecture.num_actions, settings.batch_size)
+        L, gradient = jax.value_and_grad(loss)(w, key_masks, data)
+        with jax.numpy_dtype_promotion("standard"):  # optax's Adam mixes types
+            updates, state = optimizer.update(gradient, state, w)
+        return (optax.apply_updates(w, updates), state), L
+
+    def member(carry: PyTree, key: Key[Array, ""], M: Dynamics) -> tuple[PyTree, Array]:
+        return jax.lax.scan(lambda carry, i: batch(carry, i, key, M), carry, numbers)
+
+    carry, L = eqx.filter_vmap(member)(carry, keys, M)
+    return carry, jnp.mean(L)
+
+
+def _join(w: Layers) -> Float[Array, " weights"]:
+    """The inverse of `Architecture.layers`."""
+    return jnp.concatenate([x.reshape(-1) for x in jax.tree.leaves(w)])
+
+
+def _fit(
+    keys: Key[Array, " members"], posterior: Dropout, M: Dynamics, sample_state: SampleState, max_gap: float
+) -> Fit:
+    """The members' cross-entropies against the entropies of their simulators, over the networks there are."""
+    cross_entropy, entropy = map(np.asarray, _entropies(keys, posterior, M, sample_state))
+    gap = cross_entropy - entropy
+    return Fit(cross_entropy, entropy, gap, ~(np.isfinite(gap) & (gap <= max_gap)))
+
+
+@eqx.filter_jit
+def _entropies(
+    keys: Key[Array, " members"], posterior: Dropout, M: Dynamics, sample_state: SampleState
+) -> tuple[Float[Array, " members"], Float[Array, " members"]]:
+    architecture = posterior.architecture
+
+    def member(key: Key[Array, ""], theta: Array, M: Dynamics) -> tuple[Array, Array]:
+        key_data, key_masks = jr.split(key)
+        data = _sample_data(key_data, M, sample_state, architecture.num_actions, NUM_TEST_SAMPLES)
+
+        def log_probs(key: Key[Array, ""], s: State, a: Action, s_next: State, o: Observation) -> Any:
+            log_T, log_O = posterior.predictive(key, theta, s, a, s_next, o, NUM_TEST_MASKS)
+            both, O = M.log_prob(s, a, s_next, o), M.observation_log_prob(s, a, s_next, o)
+            return log_T + log_O, {"TO": both, "T": both - O, "O": O}[architecture.networks]
+
+        log_p, log_M = jax.vmap(log_probs)(jr.split(key_masks, NUM_TEST_SAMPLES), *data)
+        return -jnp.mean(log_p), -jnp.mean(log_M)
+
+    return eqx.filter_vmap(member)(keys, posterior.ensemble, M)
+
+
+class CachedPrior(NamedTuple):
+    """One entry of the cache."""
+
+    name: str
+    settings: dict[str, Any]
+    size: int  # bytes
+    created: str  # UTC
+    gap: list[float | None]  # per member; None where it is not finite
+
+
+def prior_settings(
+    domain: str, domain_settings: Mapping[str, Any], network: Network, pretrain: Pretrain, seed: int
+) -> dict[str, Any]:
+    """All that a trained prior depends on. What matters online only (the step of U, ...) is left out."""
+    return {
+        "domain": domain,
+        "domain_settings": dict(domain_settings),
+        **training_settings(network, pretrain),
+        "seed": seed,
+        "code_version": CODE_VERSION,
+    }
+
+
+def cache_directory() -> Path:
+    """`priors` in $BADDR_CACHE, or in the user's cache folder."""
+    return root() / "priors"
+
+
+def cached_prior(
+    settings: Mapping[str, Any],
+    architecture: Architecture,
+    train: Callable[[], tuple[Dropout, Fit]],
+    directory: Path | None = None,
+) -> tuple[Dropout, Fit]:
+    """The prior trained with these `settings` (from `prior_settings`): from the cache, or trained and kept.
+
+    An entry is NAME.npz with the arrays and NAME.json with the settings and the checksum of the arrays. The
+    JSON file is written last and both are renamed into place, so an entry is whole or not there; one whose
+    checksum, settings or shapes do not agree is trained again. `architecture` is this run's own: what a
+    stored prior was trained with and what it does online (`Network.learning_rate`) are apart.
+    """
+    directory = directory or cache_directory()
+    path = directory / _entry_name(settings)
+    stored = _load(path, settings, architecture)
+    if stored is not None:
+        return stored
+    posterior, fit = train()
+    _save(path, settings, posterior, fit)
+    return Dropout(posterior.ensemble, architecture), fit
+
+
+def cached_priors(directory: Path | None = None) -> list[CachedPrior]:
+    """What the cache holds, oldest first; unreadable entries are passed over."""
+    entries = []
+    for path in (directory or cache_directory()).glob("*.json"):
+        try:
+            about = json.loads(path.read_text())
+            size = path.stat().st_size + path.with_suffix(".npz").stat().st_size
+            entries.append(CachedPrior(path.stem, about["settings"], size, about["created"], about["gap"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return sorted(entries, key=lambda entry: entry.created)
+
+
+def clear_cache(directory: Path | None = None, name: str | None = None) -> int:
+    """Delete the entry `name`, or all of them; returns how many files went."""
+    directory = directory or cache_directory()
+    files = [path for suffix in ("json", "npz") for path in directory.glob(f"{name or '*'}.{suffix}")]
+    for path in files:
+        path.unlink(missing_ok=True)
+    return len(files)
+
+
+def _canonical(settings: Mapping[str, Any]) -> str:
+    return json.dumps(settings, sort_keys=True, separators=(",", ":"))
+
+
+def _entry_name(settings: Mapping[str, Any]) -> str:
+    return f"{settings.get('domain', 'prior')}-{hashlib.sha256(_canonical(settings).encode()).hexdigest()}"
+
+
+def _save(path: Path, settings: Mapping[str, Any], posterior: Dropout, fit: Fit) -> None:
+    arrays = {"ensemble": np.asarray(posterior.ensemble), **fit._asdict()}
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    about = {
+        "settings": dict(settings),
+        "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "gap": [float(gap) if np.isfinite(gap) else None for gap in fit.gap],
+    }
+    write(path.with_name(path.name + ".npz"), buffer.getvalue())
+    write(path.with_name(path.name + ".json"), json.dumps(about, indent=1).encode())
+
+
+def _load(path: Path, settings: Mapping[str, Any], architecture: Architecture) -> tuple[Dropout, Fit] | None:
+    """The entry at `path`, or None where it is missing, damaged or another one's."""
+    try:
+        about = json.loads(path.with_name(path.name + ".json").read_text())
+        content = path.with_name(path.name + ".npz").read_bytes()
+        whole = about["sha256"] == hashlib.sha256(content).hexdigest()
+        if not whole or _canonical(about["settings"]) != _canonical(settings):
+            return None
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            ensemble, fit = arrays["ensemble"], Fit(*(arrays[name] for name in Fit._fields))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if ensemble.shape[1:] != (sum(map(architecture.num_weights, "TO")),):
+        return None
+    return Dropout(jnp.asarray(ensemble), architecture), fit
