@@ -16,9 +16,9 @@ from baddr import prng
 from baddr.belief import importance_sampling, initial_belief
 from baddr.domains import tiger
 from baddr.gba_pomdp import GBAPOMDP
-from baddr.settings import Network
 from baddr.planner import search
 from baddr.posteriors.dropout import Architecture, Dropout, initial_weights
+from baddr.settings import Network
 
 
 def milliseconds(f: Callable[..., Any], keys: Any, belief: Any, repeats: int) -> tuple[float, float]:

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+# The tests spend most of their time compiling: half of it goes without LLVM's optimisations.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 # Compiled code is kept between test processes, and the user's own cache is left alone.
 os.environ.setdefault("BADDR_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "baddr"))
 

@@ -3,18 +3,24 @@
 import json
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
 
+from baddr import belief as filters
 from baddr import prng
-from baddr.belief import importance_sampling, initial_belief, next_episode, rejection_sampling
+from baddr.belief import next_episode
 from baddr.domains import tiger
 from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles, systematic_indices
 from baddr.posteriors import Dirichlet, Frozen, Known
+
+importance_sampling = eqx.filter_jit(filters.importance_sampling)
+rejection_sampling = eqx.filter_jit(filters.rejection_sampling)
+initial_belief = eqx.filter_jit(filters.initial_belief)
 
 DOMAIN = tiger.make_domain()
 POSTERIOR = Dirichlet(DOMAIN.counts, *tiger.SIZES)

@@ -122,6 +122,56 @@ def test_dry_run_says_what_would_happen_and_does_nothing(tmp_path, capsys):
     assert not (tmp_path / "new").exists()
 
 
+def test_one_runs_steps_can_be_traced(finished, tmp_path):
+    """Run 3 of the same experiment, step by step; its returns are those of the untraced run."""
+    folder = tmp_path / "traced"
+    assert baddr_main(*RUN, "--episodes", "3", "--trace", "3", "--out", folder) == 0
+    steps = [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
+    results = baddr.load_results(finished)
+    for episode in range(3):
+        mine = [step for step in steps if step["episode"] == episode]
+        row = (results["run"] == 3) & (results["episode"] == episode)
+        assert [step["step"] for step in mine] == list(range(results["length"][row][0]))
+        assert sum(step["reward"] for step in mine) == results["return"][row][0]
+        assert [step["ended"] for step in mine] == [False] * (len(mine) - 1) + [True]
+    assert all(sum(step["visits"]) == 64 and len(step["Q"]) == 3 for step in steps)
+    assert all(abs(sum(step["belief"]["state"]["features"][0]) - 1) < 1e-5 for step in steps)
+    assert all(0 < p < 1 for step in steps for p in step["belief"]["model"]["accuracy_mean"])
+
+
+def test_a_learned_belief_is_the_prior_of_a_later_run(finished, tmp_path, capsys):
+    """Run i goes on from what run i had learned; an agent that it does not fit is refused at once."""
+    folder = tmp_path / "later"
+    assert baddr_main(*RUN, "--episodes", "1", "--prior", finished, "--out", folder) == 0
+    learned, later = baddr.load_results(finished), baddr.load_results(folder)
+    before = learned["accuracy_mean_0"][learned["episode"] == 29]
+    change = np.abs(later["accuracy_mean_0"] - before)
+    assert np.all(change < 0.05) and np.any(np.abs(before - 0.625) > 0.05)
+    refused = ["run", "tiger", "--agent", "pomcp", "--prior", finished, "--out", tmp_path / "refused"]
+    assert baddr_main(*refused) == 2
+    assert "same agent" in capsys.readouterr().err and not (tmp_path / "refused").exists()
+
+
+def test_baddr_trains_a_prior_once_and_uses_it_again(tmp_path, capsys, monkeypatch):
+    """Here with too little training: the network that failed to fit is named."""
+    monkeypatch.setenv("BADDR_CACHE", str(tmp_path / "cache"))
+    small = ["--network.hidden", "8", "--pretrain.batches", "32", *SMALL]
+    arguments = ["run", "tiger", "--runs", "2", "--episodes", "2", *small]
+    assert baddr_main(*arguments, "--out", tmp_path / "a") == 0
+    error = capsys.readouterr().err
+    assert "pre-training" in error and "network 0 failed to fit" in error
+    assert baddr_main(*arguments, "--seed", "0", "--out", tmp_path / "b") == 0
+    assert "pre-training" not in capsys.readouterr().err
+    same = [(tmp_path / name / "episodes.parquet").read_bytes() for name in "ab"]
+    assert same[0] == same[1]
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    assert len(manifest["prior"]["gap"]) == 1
+    assert baddr_main("cache") == 0
+    assert "trained priors: 1" in capsys.readouterr().out
+    assert baddr_main("cache", "--clear") == 0
+    assert not (tmp_path / "cache" / "priors").exists()
+
+
 def test_plot_draws_several_folders(finished, tmp_path, capsys):
     picture = tmp_path / "curves.svg"
     assert baddr_main("plot", finished, finished, "--out", picture) == 0
@@ -139,7 +189,7 @@ def test_belief_after_a_history_is_the_exact_one(tmp_path, capsys):
     exact = oracle["h11_3ep_LLL_open_RR_open_L"]["steps"][-1]
     listen = lambda heard: ([2] * len(heard), [[h] for h in heard])
     (a1, o1), (a2, o2) = listen([0, 0, 0]), listen([1, 1])
-    episodes = [(a1 + [0], o1 + [[2]]), (a2 + [1], o2 + [[2]]), listen([0])]
+    episodes = [([*a1, 0], [*o1, [2]]), ([*a2, 1], [*o2, [2]]), listen([0])]
     history = write_history(tmp_path / "h.json", *episodes)
     arguments = ["belief", "tiger", "--agent", "ba-pomcp", "--history", history, "--particles", 4096]
     assert baddr_main(*arguments) == 0
@@ -182,7 +232,8 @@ def test_plan_opens_the_door_that_was_heard_often(tmp_path, capsys):
 )
 def test_an_impossible_history_gets_a_sentence(tmp_path, capsys, episodes, sentence):
     history = write_history(tmp_path / "h.json", *episodes)
-    assert baddr_main("belief", "tiger", "--history", history, "--particles", "64") == 2
+    arguments = ["belief", "tiger", "--agent", "ba-pomcp", "--history", history, "--particles", "64"]
+    assert baddr_main(*arguments) == 2
     assert sentence in capsys.readouterr().err
 
 
@@ -202,6 +253,9 @@ def test_an_impossible_history_gets_a_sentence(tmp_path, capsys, episodes, sente
         (["run", "tiger", "--filter.num-particles", "-3"], "num-particles must be at least 1"),
         (["run", "tiger", "--domain.accuracy", "1.5"], "accuracy must lie in"),
         (["run", "tiger", "--config", "missing.toml"], "no file missing.toml"),
+        (["run", "tiger", "--trace", "32"], "--trace must name a run"),
+        (["run", "tiger", "--network.dropout", "1"], "network.dropout must be"),
+        (["run", "tiger", "--prior", "missing"], "holds no experiment"),
         (["resume", "missing"], "holds no experiment"),
         (["plot", "missing"], "holds no experiment"),
         (["belief", "tiger"], "--history"),

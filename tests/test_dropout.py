@@ -14,11 +14,11 @@ from baddr import prng
 from baddr.belief import importance_sampling, initial_belief
 from baddr.domains import tiger
 from baddr.gba_pomdp import GBAPOMDP
-from baddr.settings import Network
 from baddr.planner import search
 from baddr.posteriors import Dirichlet, Frozen
 from baddr.posteriors.dropout import Architecture, Dropout, draw_masks, initial_weights, unpack
 from baddr.posteriors.partial import Partial
+from baddr.settings import Network
 
 SIZES = (3, 2), 2, (2, 3)  # two state features, two actions, two observation features
 S, A, S_NEXT, O = jnp.array([2, 1]), jnp.int32(1), jnp.array([0, 1]), jnp.array([1, 2])

@@ -17,12 +17,14 @@ from baddr.belief import initial_belief
 from baddr.domains import tiger
 from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles, uniform_weights
-from baddr.planner import best_action, effective_depth, search, ucb
+from baddr.planner import best_action, effective_depth, ucb
+from baddr.planner import search as plain_search
 from baddr.pomdp import POMDP, Dynamics, Table
 from baddr.posteriors import Dirichlet, Known
 
 DOMAIN = tiger.make_domain()
 TRUE = GBAPOMDP(DOMAIN.pomdp, Known(DOMAIN.pomdp.dynamics))
+search = eqx.filter_jit(plain_search)
 VALUES = json.loads((Path(__file__).parent / "data" / "values.json").read_text())
 
 
@@ -31,7 +33,7 @@ def plan(gba, num_runs=1, seed=0, num_particles=64, **settings):
     keys = jr.split(prng.key(seed), num_runs)
     beliefs = jax.vmap(lambda k: initial_belief(k, gba, num_particles))(keys)
     steps_left = jnp.full((num_runs,), settings.pop("steps_left"))
-    return eqx.filter_jit(search)(keys, gba, beliefs, steps_left=steps_left, **settings)
+    return search(keys, gba, beliefs, steps_left=steps_left, **settings)
 
 
 class Chain(POMDP):
@@ -119,7 +121,7 @@ def test_deep_tree_converges_to_the_optimum_of_the_chain():
         states = np.cumsum(sequence)
         values[sequence] = float(np.sum(states * 0.5 ** np.arange(5)))
     best = [max(v for q, v in values.items() if q[0] == a) for a in (0, 1)]
-    root = eqx.filter_jit(search)(
+    root = search(
         jr.split(prng.key(0), 1),
         pomdp,
         one_state_belief(),
@@ -196,8 +198,8 @@ def test_ucb_formula():
 
 
 def test_a_run_alone_plans_as_in_a_batch():
-    together, alone = plan(TRUE, num_runs=4), plan(TRUE, num_runs=4)
-    assert jnp.array_equal(together.Q, alone.Q)  # same seed, same result
+    together, again = plan(TRUE, num_runs=4), plan(TRUE, num_runs=4)
+    assert jnp.array_equal(together.Q, again.Q)  # same seed, same result
     keys = jr.split(prng.key(0), 4)
     belief = jax.vmap(lambda k: initial_belief(k, TRUE, 64))(keys[2:3])
     single = search(

@@ -8,19 +8,18 @@ import pytest
 
 from baddr import prng
 from baddr.domains import tiger
-from baddr.settings import Network, Pretrain
+from baddr.experiments import cache
 from baddr.pomdp import Table
 from baddr.posteriors.dropout import Architecture, Dropout
 from baddr.prior import (
     Fit,
     _fit,
     cached_prior,
-    cached_priors,
-    clear_cache,
     pretrain,
     prior_settings,
     uniform_states,
 )
+from baddr.settings import Network, Pretrain
 
 POMDP = tiger.make_domain().pomdp
 NETWORK = Network()  # the paper's tiger: raw inputs, 3 layers of 32, dropout .5
@@ -88,7 +87,7 @@ def test_members_learn_their_own_simulators():
 def test_a_member_that_does_not_fit_is_reported(paper):
     """Untrained networks, and networks whose weights are not finite."""
     trained, *_ = paper
-    untrained, fit = pretrain(prng.key(0), tiger.dynamics(0.625), POMDP, NETWORK, UNTRAINED)
+    _untrained, fit = pretrain(prng.key(0), tiger.dynamics(0.625), POMDP, NETWORK, UNTRAINED)
     assert np.all(fit.gap > 0.1) and fit.failed.all()
     blown_up = Dropout(trained.ensemble.at[1, 0].set(jnp.nan), trained.architecture)
     M = jax.tree.map(lambda x: jnp.stack([x] * 4), tiger.dynamics(0.625))
@@ -155,7 +154,6 @@ def test_damaged_entries_are_trained_again(tmp_path):
     arrays.write_bytes(whole[:100] + b"x" + whole[101:])
     fetch(tmp_path, train)
     about.write_text("{")
-    assert cached_priors(tmp_path) == []
     fetch(tmp_path, train)
     arrays.unlink()
     fetch(tmp_path, train)
@@ -164,16 +162,18 @@ def test_damaged_entries_are_trained_again(tmp_path):
     assert train.times == 4
 
 
-def test_the_cache_can_be_listed_and_cleared(tmp_path):
-    assert cached_priors(tmp_path) == [] and clear_cache(tmp_path / "none") == 0
+def test_the_cache_can_be_listed_and_cleared(tmp_path, monkeypatch):
+    monkeypatch.setenv("BADDR_CACHE", str(tmp_path))
+    assert cache.stored_priors() == [] and cache.clear() == 0
     train = Trained()
-    fetch(tmp_path, train)
-    fetch(tmp_path, train, seed=1)
-    entries = cached_priors(tmp_path)
-    assert {entry.settings["seed"] for entry in entries} == {0, 1}
-    assert all(entry.name.startswith("tiger-") and entry.size > 10_000 for entry in entries)
-    assert clear_cache(tmp_path, entries[0].name) == 2 and len(cached_priors(tmp_path)) == 1
-    assert clear_cache(tmp_path) == 2 and list(tmp_path.iterdir()) == []
+    fetch(None, train)
+    fetch(None, train, seed=1)
+    entries = cache.stored_priors()
+    assert {entry["settings"]["seed"] for entry in entries} == {0, 1}
+    assert all(entry["name"].startswith("tiger-") and entry["bytes"] > 10_000 for entry in entries)
+    next(cache.priors().glob("*.json")).write_text("{")
+    assert len(cache.stored_priors()) == 1
+    assert cache.clear() > 20_000 and cache.stored_priors() == [] and list(tmp_path.iterdir()) == []
 
 
 def test_settings_are_checked():

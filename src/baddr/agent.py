@@ -1,6 +1,7 @@
 """The agent and its life: plan, act, update the belief, learn; episode after episode, run beside run."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -27,6 +28,7 @@ class Agent(eqx.Module):
     planner: Planner | None = eqx.field(static=True)
     rollout: Rollout | None = eqx.field(static=True, default=None)
     summary: Summary | None = eqx.field(static=True, default=None)  # columns about the model belief
+    trace: bool = eqx.field(static=True, default=False)  # keep the belief after every step
 
     def initial_belief(self, key: Key[Array, ""]) -> Particles:
         return initial_belief(key, self.gba, self.filter.num_particles)
@@ -120,7 +122,9 @@ class Step(NamedTuple):
     ended: Bool[Array, "*runs"]
     failed: Bool[Array, "*runs"]
     tally: Tally
-    summary: dict[str, Array]
+    summary: dict[str, Array]  # of the belief after the step; zeros in steps in which no run ended an episode
+    effective_sample_size: Float[Array, "*runs"]
+    state: list[Float[Array, "*runs _"]]  # with `trace`: the marginals of the state's features
 
 
 @eqx.filter_jit
@@ -196,9 +200,31 @@ def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -
         summarise = jax.vmap(agent.summary)
         shapes = eqx.filter_eval_shape(summarise, keys_summary, belief)
         nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        summary = jax.lax.cond(jnp.any(ended), summarise, lambda *_: nothing, keys_summary, belief)
-    record = Step(active, runs.episode, runs.t, a, o, r, root, ended, active & failed, tally, summary)
+        needed = jnp.any(ended) | agent.trace
+        summary = jax.lax.cond(needed, summarise, lambda *_: nothing, keys_summary, belief)
+    state = jax.vmap(partial(state_marginals, sizes=world.state_sizes))(belief) if agent.trace else []
+    record = Step(
+        active=active,
+        episode=runs.episode,
+        t=runs.t,
+        a=a,
+        o=o,
+        r=r,
+        root=root,
+        ended=ended,
+        failed=active & failed,
+        tally=tally,
+        summary=summary,
+        effective_sample_size=info.effective_sample_size,
+        state=state,
+    )
     return _where(active, next_runs, runs), record
+
+
+def state_marginals(belief: Particles, sizes: tuple[int, ...]) -> list[Float[Array, " values"]]:
+    """p(s_i = .) for each feature i of the state."""
+    s = belief.states.s
+    return [jnp.zeros((size,)).at[s[:, i]].add(belief.weights) for i, size in enumerate(sizes)]
 
 
 def _step_keys(key: Key[Array, ""], episode: Int[Array, ""], t: Int[Array, ""]) -> Array:

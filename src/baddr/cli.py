@@ -34,6 +34,7 @@ Bayesian reinforcement learning in POMDPs.
   belief DOMAIN    the belief after a given history, as JSON
   plan DOMAIN      the search after a given history, as JSON
   list             domains, agents and presets
+  cache            trained priors and compiled code on disk
 
 examples:
   baddr run tiger
@@ -157,6 +158,19 @@ class List:
 
     json: bool = False
     """Print JSON."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Trained priors and compiled code on disk: all of it can be made again.
+
+    examples:
+      baddr cache
+      baddr cache --clear
+    """
+
+    clear: bool = False
+    """Delete it."""
 
 
 # Parsing.
@@ -328,7 +342,37 @@ def list_(arguments: Sequence[str]) -> int:
     return 0
 
 
-COMMANDS = {"run": run, "resume": resume, "plot": plot, "belief": belief, "plan": plan, "list": list_}
+def cache_(arguments: Sequence[str]) -> int:
+    options: Cache = parse(Cache, "cache", arguments)
+    from baddr.experiments import cache
+
+    if options.clear:
+        print(f"{cache.clear() / 2**20:.1f} MiB deleted from {cache.root()}")
+        return 0
+    print(f"{cache.root()}")
+    print(f"  compiled code: {cache.size(cache.compiled_code()) / 2**20:.1f} MiB")
+    priors = cache.stored_priors()
+    print(f"  trained priors: {len(priors)}")
+    for entry in priors:
+        gaps = [gap for gap in entry["gap"] if gap is not None]
+        network, pretrain = entry["settings"]["network"], entry["settings"]["pretrain"]
+        print(
+            f"    {entry['name'][:24]}  {entry['created']}  {entry['bytes'] / 2**10:.0f} KiB  "
+            f"{pretrain['num_networks']} network(s) of {network['hidden']}, dropout {network['dropout']}, "
+            f"{pretrain['batches']} batches; gap to the floor {max(gaps, default=float('nan')):.4f} nats"
+        )
+    return 0
+
+
+COMMANDS = {
+    "run": run,
+    "resume": resume,
+    "plot": plot,
+    "belief": belief,
+    "plan": plan,
+    "list": list_,
+    "cache": cache_,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -415,7 +459,7 @@ def _describe_plan(experiment: Experiment[Any], estimate: dict[str, Any]) -> str
     minutes = estimate["seconds"] / 60
     return (
         f"{experiment.agent} on {experiment.name}: {experiment.runs} runs of {experiment.episodes} episodes "
-        f"in {estimate['chunks']} chunk(s) of {estimate['runs_per_chunk']} runs on the {estimate['device']}.\n"
+        f"in {estimate['chunks']} chunk(s) of {estimate['runs_per_chunk']} runs on a {estimate['device']}.\n"
         f"memory about {estimate['memory_bytes'] / 2**20:.0f} MiB, "
         f"time about {minutes:.1f} minutes and a compilation. Nothing was run."
     )
@@ -520,9 +564,8 @@ def _summary(experiment: Experiment[Any], folder: Folder, results: dict[str, Any
     manifest = folder.read_manifest()
     if manifest.get("prior"):
         gaps = manifest["prior"]["gap"]
-        lines.append(
-            f"  prior: {len(gaps)} network(s), cross-entropy {max(gaps):.4f} nats above the entropy floor at most"
-        )
+        floor = f"{max(gaps):.4f} nats above the entropy floor at most"
+        lines.append(f"  prior: {len(gaps)} network(s), cross-entropy {floor}")
     impossible, filled = results["impossible_observations"].sum(), results["filled_particles"].sum()
     if impossible or filled:
         lines.append(f"  depletion: {filled} particles filled, {impossible} impossible observations")

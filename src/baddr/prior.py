@@ -1,7 +1,6 @@
 """Priors from simulators (Section 4.2): M~ ~ the simulators' distribution -> an ensemble of networks {w_0}.
 
-A trained prior is kept on disk under the hash of all that it depends on; `cached_priors` lists what is
-there and `clear_cache` deletes it.
+A trained prior is kept on disk (`baddr cache`) under the hash of all that it depends on.
 """
 
 import functools
@@ -21,9 +20,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.experiments.cache import root
+from baddr.experiments import cache
 from baddr.experiments.store import write
-from baddr.settings import Network, Pretrain, training_settings
 from baddr.pomdp import POMDP, Action, Dynamics, Observation, State
 from baddr.posteriors.dropout import (
     Architecture,
@@ -33,6 +31,7 @@ from baddr.posteriors.dropout import (
     draw_masks,
     initial_weights,
 )
+from baddr.settings import Network, Pretrain, training_settings
 
 CODE_VERSION = 1  # raise it when the same settings train another prior: the cached ones are then not found
 NUM_TEST_SAMPLES = 4096
@@ -232,16 +231,6 @@ def _entropies(
     return eqx.filter_vmap(member)(keys, posterior.ensemble, M)
 
 
-class CachedPrior(NamedTuple):
-    """One entry of the cache."""
-
-    name: str
-    settings: dict[str, Any]
-    size: int  # bytes
-    created: str  # UTC
-    gap: list[float | None]  # per member; None where it is not finite
-
-
 def prior_settings(
     domain: str, domain_settings: Mapping[str, Any], network: Network, pretrain: Pretrain, seed: int
 ) -> dict[str, Any]:
@@ -253,11 +242,6 @@ def prior_settings(
         "seed": seed,
         "code_version": CODE_VERSION,
     }
-
-
-def cache_directory() -> Path:
-    """`priors` in $BADDR_CACHE, or in the user's cache folder."""
-    return root() / "priors"
 
 
 def cached_prior(
@@ -273,36 +257,13 @@ def cached_prior(
     checksum, settings or shapes do not agree is trained again. `architecture` is this run's own: what a
     stored prior was trained with and what it does online (`Network.learning_rate`) are apart.
     """
-    directory = directory or cache_directory()
-    path = directory / _entry_name(settings)
+    path = (directory or cache.priors()) / _entry_name(settings)
     stored = _load(path, settings, architecture)
     if stored is not None:
         return stored
     posterior, fit = train()
     _save(path, settings, posterior, fit)
     return Dropout(posterior.ensemble, architecture), fit
-
-
-def cached_priors(directory: Path | None = None) -> list[CachedPrior]:
-    """What the cache holds, oldest first; unreadable entries are passed over."""
-    entries = []
-    for path in (directory or cache_directory()).glob("*.json"):
-        try:
-            about = json.loads(path.read_text())
-            size = path.stat().st_size + path.with_suffix(".npz").stat().st_size
-            entries.append(CachedPrior(path.stem, about["settings"], size, about["created"], about["gap"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return sorted(entries, key=lambda entry: entry.created)
-
-
-def clear_cache(directory: Path | None = None, name: str | None = None) -> int:
-    """Delete the entry `name`, or all of them; returns how many files went."""
-    directory = directory or cache_directory()
-    files = [path for suffix in ("json", "npz") for path in directory.glob(f"{name or '*'}.{suffix}")]
-    for path in files:
-        path.unlink(missing_ok=True)
-    return len(files)
 
 
 def _canonical(settings: Mapping[str, Any]) -> str:

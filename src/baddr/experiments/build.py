@@ -57,9 +57,7 @@ def build_dropout(
     if simulators is None:
         raise UserError(f"{domain.name} has no simulators to train the networks of {experiment.agent} on.")
     sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
-    depends_on = prior_settings(
-        domain.name, asdict(experiment.domain), network, settings, experiment.seed
-    )
+    depends_on = prior_settings(domain.name, asdict(experiment.domain), network, settings, experiment.seed)
 
     def train() -> tuple[Dropout, Fit]:
         key = jr.fold_in(prng.key(experiment.seed), PRIOR_STREAM)
@@ -81,7 +79,8 @@ def build_agent(experiment: Experiment[Any], domain: Domain, posterior: Posterio
     planner = None if experiment.agent == "random" else experiment.planner
     learns = not isinstance(posterior, Known)
     summary = ModelSummary(domain, posterior) if learns and domain.describe else None
-    return Agent(GBAPOMDP(domain.pomdp, posterior), experiment.filter, planner, summary=summary)
+    gba, trace = GBAPOMDP(domain.pomdp, posterior), experiment.trace >= 0
+    return Agent(gba, experiment.filter, planner, summary=summary, trace=trace)
 
 
 class ModelSummary:

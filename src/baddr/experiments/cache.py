@@ -1,7 +1,10 @@
-"""Where things that can be made again are kept on disk. Needs no JAX."""
+"""Things on disk that can be made again: trained priors and compiled code. Needs no JAX."""
 
+import json
 import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 
 def root() -> Path:
@@ -12,3 +15,33 @@ def root() -> Path:
 
 def compiled_code() -> Path:
     return root() / "compiled"
+
+
+def priors() -> Path:
+    return root() / "priors"
+
+
+def size(folder: Path) -> int:
+    """Bytes of all files below."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def stored_priors() -> list[dict[str, Any]]:
+    """What is known about each trained prior, oldest first; unreadable entries are passed over."""
+    entries = []
+    for path in priors().glob("*.json"):
+        try:
+            about = json.loads(path.read_text())
+            about["bytes"] = path.stat().st_size + path.with_suffix(".npz").stat().st_size
+            entries.append({"name": path.stem} | about)
+        except (OSError, ValueError):
+            continue
+    return sorted(entries, key=lambda entry: entry.get("created", ""))
+
+
+def clear() -> int:
+    """Delete all of it; the number of bytes that are free again."""
+    freed = size(root())
+    for folder in (compiled_code(), priors()):
+        shutil.rmtree(folder, ignore_errors=True)
+    return freed - size(root())

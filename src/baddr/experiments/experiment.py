@@ -29,6 +29,10 @@ class Experiment(Generic[DomainSettings]):
     """Run i draws its random numbers from (seed, i)."""
     chunk_size: int = 0
     """Runs computed together; 0: chosen from the number of runs, cores and the memory."""
+    prior: str = ""
+    """A result folder: run i starts from the model belief that its run i (modulo its runs) ended with."""
+    trace: int = -1
+    """Write every step of this run to trace.jsonl: belief, Q, visits, action, observation; -1: none."""
     planner: Planner = field(default_factory=Planner)
     filter: Filter = field(default_factory=Filter)
     network: Network = field(default_factory=Network)
@@ -44,12 +48,15 @@ class Experiment(Generic[DomainSettings]):
             (self.episodes >= 1, "--episodes must be at least 1"),
             (0 <= self.seed < 2**32, "--seed must lie between 0 and 4294967295"),
             (self.chunk_size >= 0, "--chunk-size must not be negative"),
+            (-1 <= self.trace < self.runs, f"--trace must name a run, 0 to {self.runs - 1}, or be -1"),
         ]
         wrong = [sentence for holds, sentence in checks if not holds]
         groups = (self.planner, self.filter, self.network, self.pretrain, self.domain)
         wrong += [sentence for group in groups for sentence in group.problems()]  # type: ignore[attr-defined]
         if wrong:
             raise UserError("; ".join(wrong) + ".")
+        if self.prior:
+            check_prior(self)
 
 
 def preset(name: str, agent: str = "baddr", preset: str = "quick") -> Experiment[Any]:
@@ -98,3 +105,16 @@ def extend(experiment: Experiment[Any], runs: int | None, episodes: int | None) 
         if new is not None and new < old:
             raise UserError(f"--{name} {new} is fewer than the {old} that the folder has; it can only grow.")
     return replace(experiment, runs=runs or experiment.runs, episodes=episodes or experiment.episodes)
+
+
+def check_prior(experiment: Experiment[Any]) -> None:
+    """Refuse a learned belief that does not fit this experiment."""
+    source = Folder(Path(experiment.prior))
+    theirs = of_folder(source)
+    fits = lambda e: (e.name, e.agent, e.network, e.filter.num_particles)
+    if fits(theirs) != fits(experiment) or experiment.agent in ("pomcp", "random"):
+        raise UserError(
+            f"--prior {source.path}: a learned belief can be used by the same agent on the same domain with "
+            f"the same network and number of particles; that was {theirs.agent} on {theirs.name} with "
+            f"{theirs.filter.num_particles} particles."
+        )

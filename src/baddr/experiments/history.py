@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from baddr.agent import Agent
+from baddr.agent import Agent, state_marginals
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
 from baddr.particles import Particles
@@ -111,7 +111,7 @@ def belief_json(key: Key[Array, ""], agent: Agent, domain: Domain, belief: Parti
     actions = range(pomdp.num_actions)
     keys = jr.split(key, pomdp.num_actions + 1)
     predict = eqx.filter_jit(predictive)
-    marginals = _marginals(belief.states.s[:, None], belief.weights[:, None], pomdp.state_sizes)
+    marginals = state_marginals(belief, pomdp.state_sizes)
     model = {}
     if domain.describe is not None:
         described = domain.describe(keys[-1], agent.gba.posterior, belief)

@@ -30,9 +30,11 @@ from jaxtyping import Array, PyTree
 from baddr import __version__, prng
 from baddr.agent import Agent, Run, Step, advance, start
 from baddr.domains.domain import Domain
+from baddr.errors import UserError
 from baddr.experiments.build import build_agent, build_domain, build_posterior, bytes_per_run
-from baddr.experiments.experiment import Experiment, to_config
+from baddr.experiments.experiment import Experiment, of_folder, to_config
 from baddr.experiments.store import Arrays, Folder, write, write_table
+from baddr.particles import Particles
 from baddr.prior import Fit
 
 STEPS_PER_BLOCK = 8  # real steps between two looks at the clock
@@ -278,14 +280,17 @@ def _run_chunk(
         prng.key(experiment.seed), first + jnp.arange(experiment.chunk_size)
     )
     runs = start(keys, agent, world)
+    if experiment.prior:
+        runs = runs._replace(belief=_learned_beliefs(experiment, agent, keys, first))
     # A last, smaller chunk has idle lanes, so that all chunks share one compiled program.
     idle = jnp.arange(experiment.chunk_size) >= last - first
     runs = runs._replace(failed=runs.failed | idle)
     rows = _rows_of(jax.eval_shape(lambda r: advance(r, agent, world, jnp.int32(1), 1)[1], runs), first)
     failures: list[Failure] = []
+    trace: list[dict[str, Any]] = []
     saved = folder.load(number)
     if saved is not None:
-        runs, rows, failures = _unpack(saved, runs)
+        runs, rows, failures, trace = _unpack(saved, runs)
     unsaved = saved is None
     checkpointed = time.monotonic()
     while _unfinished(runs, experiment.episodes) and not board.stop.is_set():
@@ -295,14 +300,18 @@ def _run_chunk(
         new = _rows_of(steps, first)
         rows = {name: np.concatenate([rows[name], new[name]]) for name in rows}
         failures += _failures_of(steps, first)
+        if first <= experiment.trace < last:
+            trace += _trace_of(steps, experiment.trace - first)
         unsaved = True
         board.post(number, rows["discounted_return"])
         if time.monotonic() - checkpointed > SECONDS_BETWEEN_CHECKPOINTS:
-            folder.save(number, _pack(runs, rows, failures))
+            folder.save(number, _pack(runs, rows, failures, trace))
             unsaved, checkpointed = False, time.monotonic()
     if unsaved:
-        folder.save(number, _pack(runs, rows, failures))
+        folder.save(number, _pack(runs, rows, failures, trace))
     board.post(number, rows["discounted_return"])
+    if trace:
+        write(folder.path / "trace.jsonl", "".join(json.dumps(step) + "\n" for step in trace).encode())
     return rows, failures
 
 
@@ -343,22 +352,62 @@ def _failures_of(steps: Step, first: int) -> list[Failure]:
     return [Failure(first + int(i), int(e), int(t)) for i, e, t in zip(lane, episode, t, strict=True)]
 
 
-def _pack(runs: Run, rows: Arrays, failures: list[Failure]) -> Arrays:
-    """A chunk's state, rows and failures as plain arrays."""
+def _trace_of(steps: Step, lane: int) -> list[dict[str, Any]]:
+    """The steps of one run in this block, as plain values."""
+    return [
+        {
+            "episode": int(steps.episode[i, lane]),
+            "step": int(steps.t[i, lane]),
+            "Q": steps.root.Q[i, lane].tolist(),
+            "visits": steps.root.N[i, lane].astype(int).tolist(),
+            "action": int(steps.a[i, lane]),
+            "observation": steps.o[i, lane].tolist(),
+            "reward": float(steps.r[i, lane]),
+            "ended": bool(steps.ended[i, lane]),
+            "belief": {
+                "effective_sample_size": float(steps.effective_sample_size[i, lane]),
+                "state": {"features": [p[i, lane].tolist() for p in steps.state]},
+                "model": {name: value[i, lane].tolist() for name, value in steps.summary.items()},
+            },
+        }
+        for i in np.flatnonzero(steps.active[:, lane])
+    ]
+
+
+def _learned_beliefs(experiment: Experiment[Any], agent: Agent, keys: Array, first: int) -> Particles:
+    """The model beliefs that another experiment's runs ended with, states redrawn."""
+    source = Folder(Path(experiment.prior))
+    theirs = of_folder(source)
+    beliefs = []
+    for number, (low, high) in enumerate(source.read_manifest()["chunks"]):
+        arrays = source.load(number)
+        if arrays is None:
+            raise UserError(f"--prior {source.path}: its chunk {number} has no checkpoint.")
+        like = jax.eval_shape(start, keys[jnp.zeros((theirs.chunk_size,), jnp.int32)], agent, agent.gba.pomdp)
+        belief = _unpack(arrays, like)[0].belief
+        beliefs.append(jax.tree.map(lambda x: x[: high - low], belief))  # noqa: B023
+    all_beliefs = jax.tree.map(lambda *x: jnp.concatenate(x), *beliefs)
+    chosen = (first + jnp.arange(len(keys))) % theirs.runs
+    belief = jax.tree.map(lambda x: x[chosen], all_beliefs)
+    return jax.vmap(agent.next_episode)(keys, belief)
+
+
+def _pack(runs: Run, rows: Arrays, failures: list[Failure], trace: list[dict[str, Any]]) -> Arrays:
+    """A chunk's state, rows, failures and trace as plain arrays."""
     state = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(_raw(runs)))}
-    note = json.dumps([vars(failure) for failure in failures]).encode()
+    note = json.dumps({"failures": [vars(failure) for failure in failures], "trace": trace}).encode()
     columns = {f"rows/{name}": column for name, column in rows.items()}
-    return {**state, **columns, "failures": np.frombuffer(note, np.uint8)}
+    return {**state, **columns, "note": np.frombuffer(note, np.uint8)}
 
 
-def _unpack(arrays: Arrays, like: Run) -> tuple[Run, Arrays, list[Failure]]:
-    structure = jax.tree.structure(_raw(like))
+def _unpack(arrays: Arrays, like: Run) -> tuple[Run, Arrays, list[Failure], list[dict[str, Any]]]:
+    structure = jax.tree.structure(like)
     leaves = [jnp.asarray(arrays[f"state/{i}"]) for i in range(structure.num_leaves)]
     runs: Run = jax.tree.unflatten(structure, leaves)
     runs = runs._replace(key=jr.wrap_key_data(runs.key, impl=prng.IMPL))
     rows = {name.removeprefix("rows/"): x for name, x in arrays.items() if name.startswith("rows/")}
-    failures = [Failure(**values) for values in json.loads(arrays["failures"].tobytes())]
-    return runs, rows, failures
+    note = json.loads(arrays["note"].tobytes())
+    return runs, rows, [Failure(**values) for values in note["failures"]], note["trace"]
 
 
 def _raw(runs: Run) -> PyTree[Array]:

@@ -17,9 +17,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
-from baddr.settings import Network
 from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State
 from baddr.posteriors.base import Posterior
+from baddr.settings import Network
 
 MASK_BITS = 16  # dropout probabilities are rounded to multiples of 2^-16
 WORD = 32
