@@ -52,9 +52,14 @@ def finished(tmp_path_factory) -> Path:
 
 
 def test_run_leaves_a_complete_result_folder(finished, capsys):
-    assert {"config.toml", "manifest.json", "episodes.parquet", "curve.png", "curve.svg"} <= set(
-        os.listdir(finished)
-    )
+    assert {
+        "config.toml",
+        "manifest.json",
+        "episodes.parquet",
+        "curve.png",
+        "curve.svg",
+        "belief.png",
+    } <= set(os.listdir(finished))
     manifest = json.loads((finished / "manifest.json").read_text())
     assert manifest["status"] == "complete" and manifest["chunks"] == [[0, 2], [2, 4]]
     assert {"baddr", "jax", "device", "commit", "started", "wall_seconds", "seeds"} <= manifest.keys()
@@ -253,7 +258,7 @@ def test_an_impossible_history_gets_a_sentence(tmp_path, capsys, episodes, sente
         (["run", "tiger", "--filter.num-particles", "-3"], "num-particles must be at least 1"),
         (["run", "tiger", "--domain.accuracy", "1.5"], "accuracy must lie in"),
         (["run", "tiger", "--config", "missing.toml"], "no file missing.toml"),
-        (["run", "tiger", "--trace", "32"], "--trace must name a run"),
+        (["run", "tiger", "--trace", "64"], "--trace must name a run"),
         (["run", "tiger", "--network.dropout", "1"], "network.dropout must be"),
         (["run", "tiger", "--prior", "missing"], "holds no experiment"),
         (["resume", "missing"], "holds no experiment"),

@@ -10,8 +10,9 @@ Five values:
 | `GBAPOMDP(pomdp, posterior)` | again a `POMDP`, whose state is (s, theta)                             |
 | `Particles`                  | the belief                                                             |
 
-and four functions: `rejection_sampling` and `importance_sampling` (belief, a, o -> next belief),
-`search` (belief -> the root of a PO-UCT tree), and `advance` (plan, act, update, learn; run beside run).
+and four functions: `rejection_sampling` and `importance_sampling` (belief, a, o -> next belief), `search`
+(belief -> the root of a PO-UCT tree), `pretrain` (simulators -> networks), and `advance` (plan, act, update,
+learn; run beside run).
 """
 
 import importlib
@@ -31,6 +32,11 @@ _HOMES = {
     "Dirichlet": "posteriors",
     "Counts": "posteriors",
     "Frozen": "posteriors",
+    "Dropout": "posteriors",
+    "Partial": "posteriors",
+    "pretrain": "prior",
+    "Network": "settings",
+    "Pretrain": "settings",
     "rejection_sampling": "belief",
     "importance_sampling": "belief",
     "initial_belief": "belief",

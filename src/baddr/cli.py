@@ -104,7 +104,7 @@ class Plot:
     out: Path = Path("curves.png")
     """The picture: .png, .svg or .pdf."""
     window: int = 0
-    """Episodes averaged per point; 0: about 40 points."""
+    """Episodes averaged per point; 0: about 20 points."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -529,14 +529,15 @@ def _plain_progress(title: str, seconds: float = 10.0) -> Callable[[str, int, in
 
 
 def _finish(experiment: Experiment[Any], folder: Folder, failures: list[Any]) -> int:
-    """The picture and the summary."""
-    from baddr.plots import plot_curves
+    """The pictures and the summary."""
+    from baddr.plots import plot_belief, plot_curves
 
     results = load_results(folder.path)
     title = f"{experiment.agent} on {experiment.name}"
     if len(results["run"]):
         paths = [folder.path / "curve.png", folder.path / "curve.svg"]
         plot_curves({title: results}, "", paths)
+        plot_belief(results, title, folder.path / "belief.png")
         print(_summary(experiment, folder, results))
     for failure in failures:
         print(

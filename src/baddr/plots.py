@@ -1,11 +1,14 @@
-"""Pictures: learning curves with confidence bands."""
+"""Pictures: learning curves with confidence bands, and what the belief learned."""
 
 import io
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from baddr.errors import UserError
 from baddr.experiments.store import Arrays, write
-from baddr.statistics import default_window, learning_curve
+from baddr.statistics import default_window, learning_curve, per_run
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the first is the paper's blue.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -18,13 +21,7 @@ def plot_curves(results: dict[str, Arrays], title: str, paths: list[Path], windo
     for path in paths:
         if path.suffix not in FORMATS:
             raise UserError(f"A picture ends in {', '.join(FORMATS)}; {path.name!r} does not.")
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = _figure()
     longest = max(int(r["episode"].max()) + 1 for r in results.values())
     window = window or default_window(longest)
     for i, (name, columns) in enumerate(results.items()):
@@ -41,14 +38,50 @@ def plot_curves(results: dict[str, Arrays], title: str, paths: list[Path], windo
             label=f"{name} ({runs})",
         )
         axes.fill_between(curve.episode, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
-    mean = "mean" if window == 1 else f"mean over {window} episodes"
-    axes.set(xlabel="episode", ylabel=f"discounted return ({mean}, 95 % band)", title=title)
+    smoothing = "" if window == 1 else f" (each point: the mean of {window})"
+    axes.set(xlabel=f"episode{smoothing}", ylabel="discounted return, 95 % band", title=title)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     for path in paths:
-        buffer = io.BytesIO()
-        # A date or random names in the file would make equal results differ.
-        metadata = {"Date": None} if path.suffix == ".svg" else None
-        with rc_context({"svg.hashsalt": "baddr"}):
-            figure.savefig(buffer, format=path.suffix[1:], dpi=150, metadata=metadata)
-        write(path, buffer.getvalue())
+        _save(figure, path)
+
+
+def plot_belief(columns: Arrays, title: str, path: Path) -> None:
+    """What the belief says about the model, episode by episode: median and central 90 % of the runs.
+
+    Draws the columns NAME_mean_I of the results, and nothing where there are none.
+    """
+    names = [name for name in columns if "_mean_" in name]
+    if not names:
+        return
+    figure, axes = _figure()
+    for i, name in enumerate(names):
+        table = per_run(columns, name)
+        low, middle, high = np.nanquantile(table, [0.05, 0.5, 0.95], axis=0)
+        episode = 1 + np.arange(table.shape[1])
+        axes.plot(episode, middle, STYLES[i % len(STYLES)], color=COLOURS[i], label=name.replace("_", " "))
+        axes.fill_between(episode, low, high, color=COLOURS[i], alpha=0.2, linewidth=0)
+    axes.set(xlabel="episode", ylabel="belief (median and 90 % of the runs)", title=title)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    _save(figure, path)
+
+
+def _figure() -> tuple[Any, Any]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def _save(figure: Any, path: Path) -> None:
+    from matplotlib import rc_context
+
+    buffer = io.BytesIO()
+    # A date or random names in the file would make equal results differ.
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    with rc_context({"svg.hashsalt": "baddr"}):
+        figure.savefig(buffer, format=path.suffix[1:], dpi=150, metadata=metadata)
+    write(path, buffer.getvalue())

@@ -59,5 +59,5 @@ def learning_curve(results: Arrays, column: str = "discounted_return", window: i
 
 
 def default_window(num_episodes: int) -> int:
-    """About 40 points on a curve."""
-    return max(1, num_episodes // 40)
+    """About 20 points on a curve."""
+    return max(1, num_episodes // 20)

@@ -14,7 +14,7 @@ from baddr import prng
 from baddr.agent import Agent
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.experiments.catalog import DOMAINS
+from baddr.experiments.catalog import DOMAINS, NETWORK_AGENTS
 from baddr.experiments.experiment import Experiment
 from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles
@@ -34,7 +34,7 @@ def build_posterior(
 ) -> tuple[Posterior, Fit | None]:
     """The agent's posterior, and how well its networks fit where it has some."""
     pomdp = domain.pomdp
-    if experiment.agent in ("baddr", "filtering"):
+    if experiment.agent in NETWORK_AGENTS:
         posterior, fit = build_dropout(experiment, domain, progress)
         return (Frozen(posterior) if experiment.agent == "filtering" else posterior), fit
     if experiment.agent in ("pomcp", "random"):

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from baddr.errors import UserError
@@ -40,7 +40,12 @@ class Entry:
     summary: str
     settings: Any
     names: Callable[[Any], Names]
-    presets: dict[str, Preset] = field(default_factory=dict)
+    presets: dict[str, Preset]
+
+    def preset(self, name: str, agent: str) -> Preset:
+        """NAME/network, where there is one, is for the agents whose networks take longer."""
+        special = f"{name}/network" if agent in NETWORK_AGENTS else name
+        return self.presets.get(special, self.presets[name])
 
 
 def tiger_names(settings: Tiger) -> Names:
@@ -67,7 +72,11 @@ DOMAINS = {
         summary="listen for the good door, or open one",
         settings=Tiger(),
         names=tiger_names,
-        presets={"quick": replace(TIGER_PAPER, runs=32, episodes=60), "paper": TIGER_PAPER},
+        presets={
+            "quick": replace(TIGER_PAPER, runs=64, episodes=100),
+            "quick/network": replace(TIGER_PAPER, runs=32, episodes=40),
+            "paper": TIGER_PAPER,
+        },
     ),
 }
 
@@ -78,6 +87,8 @@ AGENTS = {
     "pomcp": "PO-UCT on the true model: the upper bound",
     "random": "uniformly random actions",
 }
+
+NETWORK_AGENTS = ("baddr", "filtering")
 
 PRESETS = {
     "quick": "minutes on a laptop: the paper's planner and filter, fewer runs and episodes",

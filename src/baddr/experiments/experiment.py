@@ -63,7 +63,7 @@ def preset(name: str, agent: str = "baddr", preset: str = "quick") -> Experiment
     """The experiment that a domain, an agent and a preset stand for."""
     entry = DOMAINS[nearest("domain", name, DOMAINS)]
     nearest("agent", agent, AGENTS)
-    sizes = entry.presets[nearest("preset", preset, PRESETS)]
+    sizes = entry.preset(nearest("preset", preset, PRESETS), agent)
     return Experiment(
         domain=entry.settings,
         agent=agent,
