@@ -8,7 +8,6 @@ keys are ordinary JAX keys: every function of `jax.random` takes them.
 
 import math
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import random as jr
@@ -78,13 +77,13 @@ def key(seed: int) -> Key[Array, ""]:
     return jr.key(seed, impl=IMPL)
 
 
-def categorical(key: Key[Array, ""], weights: Float[Array, " n"], cumulative: bool = False) -> Int[Array, ""]:
-    """One index in proportion to `weights` (unnormalised, or their running sum), by inversion.
+def categorical(key: Key[Array, ""], weights: Float[Array, " n"]) -> Int[Array, ""]:
+    """One index in proportion to `weights`, by inversion.
 
     An index of weight zero is never drawn: the uniform number lies in [0, 1), and where rounding
     carries it to the total the last index with weight is taken.
     """
-    running = weights if cumulative else jnp.cumsum(weights)
+    running = jnp.cumsum(weights)
     u = jr.uniform(key) * running[-1]
     if weights.shape[0] <= 64:
         index = jnp.sum(running <= u, dtype=jnp.int32)
@@ -93,8 +92,3 @@ def categorical(key: Key[Array, ""], weights: Float[Array, " n"], cumulative: bo
         index = jnp.searchsorted(running, u, side="right").astype(jnp.int32)
         last = jnp.searchsorted(running, running[-1], side="left").astype(jnp.int32)
     return jnp.minimum(index, last)
-
-
-def log_categorical(key: Key[Array, ""], log_weights: Float[Array, " n"]) -> Int[Array, ""]:
-    """One index in proportion to exp(`log_weights`)."""
-    return categorical(key, jnp.exp(log_weights - jax.nn.logsumexp(log_weights)))
