@@ -19,7 +19,7 @@ from tyro.conf import Positional, arg
 from baddr.errors import StorageError, UserError
 from baddr.experiments import catalog
 from baddr.experiments.experiment import Experiment, extend, from_toml, of_folder, preset
-from baddr.experiments.store import Folder, load_results
+from baddr.experiments.store import Folder, load_results, merge, read_toml
 
 E = TypeVar("E")
 
@@ -176,13 +176,18 @@ class Cache:
 # Parsing.
 
 
-def parse(options: Any, command: str, arguments: Sequence[str], default: Any = None) -> Any:
-    """tyro, with its complaint as one sentence."""
+def parse(
+    options: Any, command: str, arguments: Sequence[str], default: Any = None, others: bool = False
+) -> Any:
+    """tyro, with its complaint as one sentence; `others` lets arguments that are not options' pass."""
     given = {} if default is None else {"default": default}
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(options, prog=f"baddr {command}", args=list(arguments), **given)
+            parsed = tyro.cli(
+                options, prog=f"baddr {command}", args=list(arguments), return_unknown_args=others, **given
+            )
+            return parsed[0] if others else parsed
     except SystemExit as exit:
         if exit.code in (0, None):
             raise
@@ -222,12 +227,31 @@ def parse_with_domain(
             raise UserError(f"Name a domain first: `baddr {command} DOMAIN ...`; known: {known}.")
         arguments = ["tiger", *arguments]
     name, *flags = arguments
-    start = preset(name, _flag(flags, "agent", "baddr"), _flag(flags, "preset", "quick"))
     config = _flag(flags, "config", "")
+    domain = _domain_settings(command, name, flags, config)
+    start = preset(name, _flag(flags, "agent", "baddr"), _flag(flags, "preset", "quick"), domain)
     if config:
         start = from_toml(Path(config), start)
     kind = options[Experiment[type(start.domain)]]  # type: ignore[misc]
     return parse(kind, f"{command} {name}", flags, default(start))
+
+
+@dataclass(frozen=True)
+class _Domain(Generic[E]):
+    domain: E
+
+
+def _domain_settings(command: str, name: str, flags: Sequence[str], config: str) -> Any:
+    """The domain's settings before the rest is parsed: a preset depends on the domain's size."""
+    settings = catalog.DOMAINS[catalog.nearest("domain", name, catalog.DOMAINS)].settings
+    if config:
+        table = {name: value for name, value in read_toml(Path(config)).items() if name == "domain"}
+        settings = merge(_Domain(settings), table, config).domain
+    flags = [flag for flag in flags if flag not in ("-h", "--help")]
+    if any(flag.startswith("--domain.") for flag in flags):
+        kind = _Domain[type(settings)]  # type: ignore[misc]
+        settings = parse(kind, f"{command} {name}", flags, _Domain(settings), others=True).domain
+    return settings
 
 
 # Commands. Each imports what it needs when it runs.

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Array, Key
+from jaxtyping import Array, Bool, Key
 
 from baddr.particles import Particles
-from baddr.pomdp import POMDP, Dynamics
+from baddr.pomdp import POMDP, Dynamics, Scalar, State
 from baddr.posteriors import Counts, Posterior
 
 Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Any]]
@@ -22,4 +22,7 @@ class Domain:
     sample_simulator: Callable[[Key[Array, ""]], Dynamics] | None = None  # M ~ the simulators' distribution
     expected_simulator: Dynamics | None = None  # its expected model
     counts: Counts | None = None  # the tabular prior, where a table fits
+    is_legal: Callable[[State], Bool[Array, ""]] | None = None  # the states to train networks on; None: all
+    learned: str = "TO"  # the halves of D that networks learn; the other one is given
+    leaf_value: Callable[[State], Scalar] | None = None  # estimates the value below the tree; None: rollouts
     describe: Describe | None = None  # the belief's `model` entry

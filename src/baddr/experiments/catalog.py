@@ -40,12 +40,13 @@ class Entry:
     summary: str
     settings: Any
     names: Callable[[Any], Names]
-    presets: dict[str, Preset]
+    presets: Callable[[Any], dict[str, Preset]]  # for a size of the domain
 
-    def preset(self, name: str, agent: str) -> Preset:
+    def preset(self, name: str, agent: str, settings: Any) -> Preset:
         """NAME/network, where there is one, is for the agents whose networks take longer."""
+        presets = self.presets(settings)
         special = f"{name}/network" if agent in NETWORK_AGENTS else name
-        return self.presets.get(special, self.presets[name])
+        return presets.get(special, presets[name])
 
 
 def tiger_names(settings: Tiger) -> Names:
@@ -66,17 +67,22 @@ TIGER_PAPER = Preset(
     pretrain=Pretrain(batches=4096, batch_size=32, learning_rate=0.1, optimizer="sgd"),
 )
 
+
+def tiger_presets(settings: Tiger) -> dict[str, Preset]:
+    return {
+        "quick": replace(TIGER_PAPER, runs=64, episodes=100),
+        "quick/network": replace(TIGER_PAPER, runs=32, episodes=40),
+        "paper": TIGER_PAPER,
+    }
+
+
 DOMAINS = {
     "tiger": Entry(
         module="baddr.domains.tiger",
         summary="listen for the good door, or open one",
         settings=Tiger(),
         names=tiger_names,
-        presets={
-            "quick": replace(TIGER_PAPER, runs=64, episodes=100),
-            "quick/network": replace(TIGER_PAPER, runs=32, episodes=40),
-            "paper": TIGER_PAPER,
-        },
+        presets=tiger_presets,
     ),
 }
 

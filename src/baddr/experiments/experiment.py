@@ -59,13 +59,14 @@ class Experiment(Generic[DomainSettings]):
             check_prior(self)
 
 
-def preset(name: str, agent: str = "baddr", preset: str = "quick") -> Experiment[Any]:
-    """The experiment that a domain, an agent and a preset stand for."""
+def preset(name: str, agent: str = "baddr", preset: str = "quick", settings: Any = None) -> Experiment[Any]:
+    """The experiment that a domain (of these settings, or its own), an agent and a preset stand for."""
     entry = DOMAINS[nearest("domain", name, DOMAINS)]
     nearest("agent", agent, AGENTS)
-    sizes = entry.preset(nearest("preset", preset, PRESETS), agent)
+    settings = entry.settings if settings is None else settings
+    sizes = entry.preset(nearest("preset", preset, PRESETS), agent, settings)
     return Experiment(
-        domain=entry.settings,
+        domain=settings,
         agent=agent,
         preset=preset,  # type: ignore[arg-type]
         runs=sizes.runs,
