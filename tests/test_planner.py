@@ -113,6 +113,27 @@ def test_the_first_return_of_each_action_is_the_whole_rollout():
     np.testing.assert_allclose(root.Q[0], [0 + 0.5 * 1 + 0.25 * 2 + 0.125 * 3, 1 + 1 + 0.75 + 0.5])
 
 
+def leaf(s):
+    return 10.0 + s[0].astype(jnp.float32)
+
+
+def test_a_leaf_value_stands_for_the_rollout():
+    """Three simulations of the chain, u = 0: a child each, then the better child's own first action.
+
+    Q(stay) = 0 + .5*10 and Q(walk) = 1 + .5*11 first. The third goes below walk, where its first action a
+    adds 1 + .5*(1 + a + .5*(11 + a)): the reward of arriving in 1 + a, and the leaf there. A simulation that ends
+    an episode (steps_left 2) has no value below it.
+    """
+    settings = dict(num_simulations=3, exploration=0.0, depth=4, leaf_value=leaf)
+    for steps_left, below in ((4, 0.5), (2, 0.0)):
+        limit = jnp.full((16,), steps_left)
+        root = search(jr.split(prng.key(0), 16), chain(), one_state_belief(16), steps_left=limit, **settings)
+        third = [1 + 0.5 * (1 + a + below * (11 + a)) for a in (0, 1)]
+        np.testing.assert_allclose(root.Q[:, 0], 5)
+        walk = sorted((6.5 + x) / 2 for x in third)
+        assert sorted(set(root.Q[:, 1].tolist())) == pytest.approx(walk)
+
+
 def test_deep_tree_converges_to_the_optimum_of_the_chain():
     """Exact value by enumeration of all action sequences; the best sequence dominates the visits."""
     pomdp = chain(horizon=5)

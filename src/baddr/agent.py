@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from baddr.belief import Info, importance_sampling, initial_belief, next_episode, rejection_sampling
 from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles
-from baddr.planner import Rollout, Root, best_action, search
+from baddr.planner import LeafValue, Rollout, Root, best_action, search
 from baddr.pomdp import POMDP, Action, Observation
 from baddr.settings import Filter, Planner
 
@@ -27,6 +27,7 @@ class Agent(eqx.Module):
     filter: Filter = eqx.field(static=True)
     planner: Planner | None = eqx.field(static=True)
     rollout: Rollout | None = eqx.field(static=True, default=None)
+    leaf_value: LeafValue | None = eqx.field(static=True, default=None)
     summary: Summary | None = eqx.field(static=True, default=None)  # columns about the model belief
     trace: bool = eqx.field(static=True, default=False)  # keep the belief after every step
 
@@ -57,6 +58,7 @@ class Agent(eqx.Module):
             steps_left=steps_left,
             active=active,
             rollout=self.rollout,
+            leaf_value=self.leaf_value,
         )
 
     def update(

@@ -20,10 +20,12 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from baddr.children import IN_PLACE, Children, no_children
 from baddr.particles import Particles, tree_at_index
-from baddr.pomdp import POMDP, Action, flat_index
+from baddr.pomdp import POMDP, Action, Scalar
 
 Rollout = Callable[[Key[Array, ""], Any], Action]  # a policy (key, s) -> a
+LeafValue = Callable[[Any], Scalar]  # an estimate s -> V(s)
 
 # Rewards are not searched where gamma^depth is below this: they would change a value by less than a
 # thousandth of their size, and the division by gamma^j would amplify rounding.
@@ -43,7 +45,7 @@ class _Tree(NamedTuple):
     """Nodes are histories; node 0 is the root, and the last slot takes the writes that do not count."""
 
     sums: Float[Array, "slots 2"]  # per (node, a): visits N(h, a) and the sum of their returns
-    child: Int[Array, " slots"]  # per (node, a, o): the child's node, 0 where there is none
+    children: Children  # from (node, a) and o to a node
     size: Int[Array, ""]
 
 
@@ -102,12 +104,14 @@ def search(
     steps_left: Int[Array, " runs"],
     active: Bool[Array, " runs"] | None = None,
     rollout: Rollout | None = None,
+    leaf_value: LeafValue | None = None,
 ) -> Root:
     """Alg. 2 from each run's belief: the root statistics of `num_simulations` simulations.
 
     A simulation starts from `pomdp.sample_root`, so this plans in a plain POMDP and in a GBA-POMDP alike.
     Depth is limited to min(depth, steps_left). Below the tree, actions come from `rollout` (uniform
-    where None). A run that is not `active` is passed over.
+    where None), or a simulation ends at the node that it adds, valued by `leaf_value`. A run that is not
+    `active` is passed over.
     """
     num_runs = keys.shape[0]
     active = jnp.ones((num_runs,), bool) if active is None else active
@@ -125,12 +129,13 @@ def search(
             steps_left=twice(steps_left),
             active=jnp.concatenate([active, jnp.zeros_like(active)]),
             rollout=rollout,
+            leaf_value=leaf_value,
         )
         return tree_at_index(both, jnp.array([0]))
 
     depth = effective_depth(pomdp.discount, depth)
     limit = jnp.minimum(depth, steps_left)
-    A, num_outcomes, gamma = pomdp.num_actions, pomdp.num_observations, pomdp.discount
+    A, gamma = pomdp.num_actions, pomdp.discount
     num_entries = (num_simulations + 1) * A
 
     def sample_roots(key: Key[Array, ""], belief: Particles) -> tuple[PyTree, PyTree]:
@@ -167,16 +172,18 @@ def search(
         # Record the step on the path, and find or make the child h' = (h, a, o).
         on_tree = now.running & now.in_tree
         level = jnp.where(on_tree, now.level, depth)
+        entry = now.node * A + a
         path = _Path(
-            path.entry.at[level].set(now.node * A + a, **IN_PLACE),
+            path.entry.at[level].set(entry, **IN_PLACE),
             path.before.at[level].set(now.total, **IN_PLACE),
         )
-        outcome = (now.node * A + a) * num_outcomes + flat_index(o, pomdp.observation_sizes)
-        slot = jnp.where(on_tree, outcome, num_entries * num_outcomes)
-        known = tree.child[slot]
-        expand = on_tree & (known == 0) & ~end
-        child = tree.child.at[slot].set(jnp.where(expand, tree.size, known), **IN_PLACE)
-        tree = _Tree(sums, child, tree.size + expand.astype(jnp.int32))
+        known, place = tree.children.find(entry, o, on_tree)
+        leaf = on_tree & (known == 0) & ~end
+        children, expanded = tree.children.put(place, entry, o, known, tree.size, leaf)
+        tree = _Tree(sums, children, tree.size + expanded.astype(jnp.int32))
+        if leaf_value is not None:
+            r = r + jnp.where(leaf, gamma * leaf_value(s_next), 0)
+            end = end | leaf
 
         now = now._replace(
             s=s_next,
@@ -214,7 +221,7 @@ def search(
         s, draw = tree_at_index(roots, zero)
         tree = _Tree(
             jnp.zeros((num_entries + 1, 2)),
-            jnp.zeros((num_entries * num_outcomes + 1,), jnp.int32),
+            no_children(num_simulations + 1, A, pomdp.observation_sizes),
             jnp.int32(1),
         )
         path = _Path(jnp.zeros((depth + 1,), jnp.int32), jnp.zeros((depth + 1,)))
@@ -252,9 +259,6 @@ def search(
     _, (tree, _, now) = jax.lax.while_loop(unfinished, body, (jnp.int32(0), jax.vmap(first)(active, roots)))
     N, total = jnp.moveaxis(tree.sums[:, :A], -1, 0)
     return Root(total / jnp.maximum(N, 1), N, tree.size, now.steps)
-
-
-IN_PLACE: dict[str, Any] = {"mode": "promise_in_bounds", "unique_indices": True}
 
 
 def best_action(key: Key[Array, ""], root: Root) -> Action:

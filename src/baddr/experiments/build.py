@@ -12,14 +12,15 @@ from jaxtyping import Array, Key
 
 from baddr import prng
 from baddr.agent import Agent
+from baddr.children import no_children
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
 from baddr.experiments.catalog import DOMAINS, NETWORK_AGENTS
 from baddr.experiments.experiment import Experiment
 from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles
-from baddr.posteriors import Architecture, Dirichlet, Dropout, Frozen, Known, Posterior
-from baddr.prior import Fit, Progress, cached_prior, pretrain, prior_settings
+from baddr.posteriors import Architecture, Dirichlet, Dropout, Frozen, Known, Partial, Posterior
+from baddr.prior import Fit, Progress, cached_prior, pretrain, prior_settings, uniform_states
 
 PRIOR_STREAM = 2**32 - 1  # of random numbers, apart from every run's
 
@@ -46,8 +47,8 @@ def build_posterior(
 
 def build_dropout(
     experiment: Experiment[Any], domain: Domain, progress: Progress | None = None
-) -> tuple[Dropout, Fit]:
-    """The networks of Section 4.2: from the cache, or trained now.
+) -> tuple[Posterior, Fit]:
+    """The networks of Section 4.2, from the cache or trained now, and the half of D that is given.
 
     One network learns the expected model; several learn a simulator each, as equal members would leave
     nothing to filter.
@@ -60,17 +61,27 @@ def build_dropout(
     depends_on = prior_settings(domain.name, asdict(experiment.domain), network, settings, experiment.seed)
 
     def train() -> tuple[Dropout, Fit]:
-        key = jr.fold_in(prng.key(experiment.seed), PRIOR_STREAM)
-        return pretrain(key, simulators, pomdp, network, settings, progress=progress)
+        return pretrain(
+            jr.fold_in(prng.key(experiment.seed), PRIOR_STREAM),
+            simulators,
+            pomdp,
+            network,
+            settings,
+            sample_state=uniform_states(pomdp.state_sizes, domain.is_legal),
+            networks=domain.learned,
+            progress=progress,
+        )
 
-    posterior, fit = cached_prior(depends_on, Architecture(network, *sizes), train)
+    posterior, fit = cached_prior(depends_on, Architecture(network, *sizes, domain.learned), train)
     for i in np.flatnonzero(fit.failed):
         warnings.warn(
             f"prior network {i} failed to fit: its cross-entropy is {fit.gap[i]:.3f} nats above the entropy "
             f"of its simulator (bound: pretrain.max-gap {settings.max_gap}).",
             stacklevel=2,
         )
-    return posterior, fit
+    D = pomdp.dynamics  # type: ignore[attr-defined]
+    given = {"TO": posterior, "T": Partial(posterior, D), "O": Partial(D, posterior)}
+    return given[domain.learned], fit
 
 
 def build_agent(experiment: Experiment[Any], domain: Domain, posterior: Posterior | None = None) -> Agent:
@@ -80,7 +91,7 @@ def build_agent(experiment: Experiment[Any], domain: Domain, posterior: Posterio
     learns = not isinstance(posterior, Known)
     summary = ModelSummary(domain, posterior) if learns and domain.describe else None
     gba, trace = GBAPOMDP(domain.pomdp, posterior), experiment.trace >= 0
-    return Agent(gba, experiment.filter, planner, summary=summary, trace=trace)
+    return Agent(gba, experiment.filter, planner, leaf_value=domain.leaf_value, summary=summary, trace=trace)
 
 
 class ModelSummary:
@@ -102,6 +113,8 @@ def bytes_per_run(experiment: Experiment[Any], agent: Agent) -> int:
     if agent.planner is None:
         return 2 * belief
     pomdp, simulations = agent.gba, agent.planner.num_simulations
-    tree = 4 * (simulations + 1) * pomdp.num_actions * (2 + pomdp.num_observations)
+    nodes, A = simulations + 1, pomdp.num_actions
+    children = jax.eval_shape(lambda: no_children(nodes, A, pomdp.observation_sizes))
+    tree = 8 * nodes * A + size(children)
     root = size(jax.eval_shape(lambda k: agent.gba.sample_root(k, agent.initial_belief(k)), key))
     return 2 * belief + tree + simulations * root

@@ -1,0 +1,134 @@
+"""The children of a search tree's nodes: from the entry of (h, a), and o, to the node of h' = (h, a, o).
+
+Few observations have a slot each. Many are found by a hash; equal hashes cannot mix two observations up, as
+every node keeps the entry and the observation that lead to it, and these are compared.
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+from baddr.pomdp import Observation, flat_index
+
+IN_PLACE: dict[str, Any] = {"mode": "promise_in_bounds", "unique_indices": True}
+MOST_DENSE = 64  # observations with a slot each
+SLOTS_PER_NODE = 8
+WINDOW = 16  # slots in which a child may lie, from its hash on
+
+Node = Int[Array, ""]
+
+
+class Children(eqx.Module):
+    """A map from (entry, o) to a node; 0, the root, where there is none."""
+
+    @abstractmethod
+    def find(self, entry: Int[Array, ""], o: Observation, count: Bool[Array, ""]) -> tuple[Node, Any]:
+        """The child, and its place for `put`; where it does not `count`, a spare place."""
+
+    @abstractmethod
+    def put(
+        self,
+        place: Any,
+        entry: Int[Array, ""],
+        o: Observation,
+        known: Node,
+        new: Node,
+        expand: Bool[Array, ""],
+    ) -> tuple["Children", Bool[Array, ""]]:
+        """With `new` at `place` where `expand` and there is room, and whether it is there."""
+
+
+class DenseChildren(Children):
+    """A slot for each (entry, o)."""
+
+    node: Int[Array, " slots"]
+    observation_sizes: tuple[int, ...] = eqx.field(static=True)
+
+    def find(self, entry: Int[Array, ""], o: Observation, count: Bool[Array, ""]) -> tuple[Node, Any]:
+        outcome = entry * int(np.prod(self.observation_sizes)) + flat_index(o, self.observation_sizes)
+        slot = jnp.where(count, outcome, self.node.shape[0] - 1)
+        return self.node[slot], slot
+
+    def put(
+        self,
+        place: Any,
+        entry: Int[Array, ""],
+        o: Observation,
+        known: Node,
+        new: Node,
+        expand: Bool[Array, ""],
+    ) -> tuple["DenseChildren", Bool[Array, ""]]:
+        node = self.node.at[place].set(jnp.where(expand, new, known), **IN_PLACE)
+        return DenseChildren(node, self.observation_sizes), expand
+
+
+class HashedChildren(Children):
+    """A hash table of nodes with open addressing within a window.
+
+    At most one slot in SLOTS_PER_NODE is taken. A stretch of k taken slots has a probability of about
+    (c e^(1 - c))^k, c = 1/8, so a full window is rarer than 1e-8; the new node is then not made, and the
+    search goes on as from a leaf.
+    """
+
+    node: Int[Array, " slots"]
+    entry: Int[Array, " nodes"]  # that led to each node
+    o: Int[Array, "nodes observation_features"]
+
+    def find(self, entry: Int[Array, ""], o: Observation, count: Bool[Array, ""]) -> tuple[Node, Any]:
+        num_slots = self.node.shape[0] - WINDOW - 1
+        start = (_hash(entry, o) & np.uint32(num_slots - 1)).astype(jnp.int32)
+        window = jax.lax.dynamic_slice(self.node, (start,), (WINDOW,))
+        same = (self.entry[window] == entry) & jnp.all(self.o[window] == o[None], axis=1) & (window > 0)
+        known = jnp.max(jnp.where(same, window, 0))
+        free = window == 0
+        room = jnp.any(free) & count
+        place = jnp.where(room, start + jnp.argmax(free).astype(jnp.int32), self.node.shape[0] - 1)
+        return known, (place, room)
+
+    def put(
+        self,
+        place: Any,
+        entry: Int[Array, ""],
+        o: Observation,
+        known: Node,
+        new: Node,
+        expand: Bool[Array, ""],
+    ) -> tuple["HashedChildren", Bool[Array, ""]]:
+        slot, room = place
+        made = expand & room
+        slot = jnp.where(made, slot, self.node.shape[0] - 1)
+        row = jnp.where(made, new, self.entry.shape[0] - 1)
+        return HashedChildren(
+            self.node.at[slot].set(jnp.where(made, new, 0), **IN_PLACE),
+            self.entry.at[row].set(entry, **IN_PLACE),
+            self.o.at[row].set(o, **IN_PLACE),
+        ), made
+
+
+def no_children(num_nodes: int, num_actions: int, observation_sizes: tuple[int, ...]) -> Children:
+    """The map of a tree of up to `num_nodes` nodes that has only its root."""
+    num_observations = int(np.prod(np.asarray(observation_sizes, dtype=object)))
+    if num_observations <= MOST_DENSE:
+        node = jnp.zeros((num_nodes * num_actions * num_observations + 1,), jnp.int32)
+        return DenseChildren(node, observation_sizes)
+    num_slots = 1 << (SLOTS_PER_NODE * num_nodes - 1).bit_length()
+    return HashedChildren(
+        jnp.zeros((num_slots + WINDOW + 1,), jnp.int32),
+        jnp.zeros((num_nodes + 1,), jnp.int32),
+        jnp.zeros((num_nodes + 1, len(observation_sizes)), jnp.int32),
+    )
+
+
+def _hash(entry: Int[Array, ""], o: Observation) -> Array:
+    """32 bits of (entry, o): a sum of the words, each multiplied by its own odd number, well mixed."""
+    odd = np.random.default_rng(0).integers(2**31, size=o.shape[0] + 1).astype(np.uint32) * np.uint32(2) + 1
+    words = jnp.concatenate([entry[None], o]).astype(jnp.uint32)
+    h = jnp.sum(words * odd, dtype=jnp.uint32)
+    h = (h ^ (h >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    h = (h ^ (h >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return h ^ (h >> np.uint32(16))
