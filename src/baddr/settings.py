@@ -124,6 +124,71 @@ def training_settings(network: Network, pretrain: Pretrain) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
+class DPFRL:
+    """Discriminative particle filter RL (Ma et al. 2020), learned with A2C. Defaults: the paper's appendix, and
+    the published program's where the appendix is silent. Agent a2c has a GRU in the particle filter's place."""
+
+    learning_rate: float = 3e-4
+    """Step size of RMSProp, constant."""
+    num_particles: int = 30
+    """K: latent particles (not used by a2c)."""
+    actors: int = 16
+    """B: environments that one learner acts in at once."""
+    sample_length: int = 5
+    """n: steps of every actor per update."""
+    back_segments: int = 5
+    """m: back-propagation reaches through windows of 1, 2, ... m samples of n steps, in turn; 1: none."""
+    hidden: int = 128
+    """h: numbers per particle, and of the belief's summary."""
+    observation_width: int = 64
+    """Nodes in each of the two layers that encode a one-hot observation."""
+    action_width: int = 64
+    """Nodes that encode the action before."""
+    features: int = 256
+    """F: moment-generating features of the belief (not used by a2c)."""
+    resampling: float = 0.9
+    """alpha: soft resampling draws from alpha p + (1 - alpha) / K (not used by a2c)."""
+    encoder: Literal["auto", "onehot", "grid"] = "auto"
+    """One-hot features and 2 layers, or an embedding and 3 convolutions; auto: grid where 12 features or more
+    all have the same number of values, above 2."""
+    grid_rows: int = 3
+    """Rows of the grid that the observation features fill, row by row."""
+    embedding: int = 8
+    """Numbers that stand for a cell of the grid."""
+    start_action: Literal["first", "none"] = "first"
+    """The action before an episode's first observation: action 0 (the published program), or no one-hot at all."""
+    reward_scale: float = 1.0
+    """Learn from rewards times this; what is recorded is not scaled."""
+    critic_coefficient: float = 0.5
+    """Weight of the critic's loss."""
+    actor_coefficient: float = 1.0
+    """Weight of the actor's loss."""
+    entropy_coefficient: float = 0.01
+    """Weight of the entropy bonus."""
+    max_gradient_norm: float = 5.0
+    """Longer gradients are shortened to this (the published program: 0.5)."""
+    decay: float = 0.99
+    """RMSProp's decay of the mean square."""
+    epsilon: float = 1e-5
+    """RMSProp divides by the root of the mean square plus this."""
+
+    def problems(self) -> list[str]:
+        least = ("num_particles", "actors", "sample_length", "back_segments", "hidden", "observation_width")
+        least += ("action_width", "features", "grid_rows", "embedding")
+        none_negative = ("learning_rate", "critic_coefficient", "actor_coefficient", "entropy_coefficient")
+        flag = lambda name: "dpfrl." + name.replace("_", "-")
+        return wrong(
+            *((getattr(self, name) >= 1, f"{flag(name)} must be at least 1") for name in least),
+            *((getattr(self, name) >= 0, f"{flag(name)} must not be negative") for name in none_negative),
+            (0 <= self.resampling <= 1, "dpfrl.resampling must lie in [0, 1]"),
+            (self.reward_scale > 0, "dpfrl.reward-scale must be positive"),
+            (self.max_gradient_norm > 0, "dpfrl.max-gradient-norm must be positive"),
+            (0 <= self.decay < 1, "dpfrl.decay must be at least 0 and below 1"),
+            (self.epsilon > 0, "dpfrl.epsilon must be positive"),
+        )
+
+
+@dataclass(frozen=True)
 class Tiger:
     """The tiger problem and the prior about it."""
 
@@ -146,4 +211,126 @@ class Tiger:
             (self.prior_total > 0, "domain.prior-total must be positive"),
             (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
             (self.horizon >= 1, "domain.horizon must be at least 1"),
+        )
+
+
+@dataclass(frozen=True)
+class Gridverse:
+    """Gridverse's empty room and the prior about it."""
+
+    name: ClassVar[str] = "gridverse"
+    size: int = 8
+    """N: cells along a side, the walls included."""
+    forward_length: int = 1
+    """Cells that forward walks: 1 is the original environment; preset `paper` takes 4, from size 32 on 8."""
+    leaf: Literal["distance", "rollout"] = "distance"
+    """The value below the search tree: 1 / (manhattan distance to the goal), or that of a random rollout."""
+    discount: float = 0.95
+    """gamma."""
+    horizon: int = 30
+    """K: the longest episode."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (self.size >= 3, "domain.size must be at least 3: a cell and its walls"),
+            (self.forward_length >= 1, "domain.forward-length must be at least 1"),
+            (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
+            (self.horizon >= 1, "domain.horizon must be at least 1"),
+        )
+
+
+@dataclass(frozen=True)
+class RoadRacing:
+    """Road racing and the prior about it."""
+
+    name: ClassVar[str] = "road-racing"
+    lanes: int = 3
+    """n: the lanes, with a car in each."""
+    certainty: float = 1000.0
+    """c: the simulators' speeds are drawn from Beta(c/2, c/2), lane by lane."""
+    prior_total: float = 10.0
+    """The tabular prior's total count per uncertain row (a table needs at most 2 lanes)."""
+    discount: float = 0.95
+    """gamma."""
+    horizon: int = 20
+    """K: the length of an episode."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (self.lanes >= 1, "domain.lanes must be at least 1"),
+            (self.certainty > 0, "domain.certainty must be positive"),
+            (self.prior_total > 0, "domain.prior-total must be positive"),
+            (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
+            (self.horizon >= 1, "domain.horizon must be at least 1"),
+        )
+
+
+@dataclass(frozen=True)
+class CollisionAvoidance:
+    """Collision avoidance and the prior about it. An episode has size - 1 steps."""
+
+    name: ClassVar[str] = "collision-avoidance"
+    size: int = 5
+    """N: columns and rows of the grid, an odd number (the paper does not say which; 5 fits its returns)."""
+    down: float = 0.25
+    """The true probability that the obstacle moves down."""
+    up: float = 0.25
+    """That it moves up; otherwise it stays."""
+    noise: float = 1.0
+    """Standard deviation of the noise on the observed row of the obstacle."""
+    prior_down: float = 0.05
+    """The prior's expectation of `down`."""
+    prior_up: float = 0.05
+    """The prior's expectation of `up`."""
+    certainty: float = 10_000.0
+    """c: the simulators' (down, stay, up) are drawn from Dirichlet(c * expectation), one for all cells."""
+    prior_total: float = 10.0
+    """The tabular prior's total count per row of the obstacle's moves (a table needs a size of at most 5)."""
+    discount: float = 0.95
+    """gamma."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (self.size >= 3 and self.size % 2 == 1, "domain.size must be an odd number, at least 3"),
+            (
+                min(self.down, self.up) >= 0 and self.down + self.up <= 1,
+                "domain.down and domain.up must not be negative and add up to at most 1",
+            ),
+            (
+                min(self.prior_down, self.prior_up) > 0 and self.prior_down + self.prior_up < 1,
+                "domain.prior-down and domain.prior-up must be positive and add up to less than 1",
+            ),
+            (self.noise > 0, "domain.noise must be positive"),
+            (self.certainty > 0, "domain.certainty must be positive"),
+            (self.prior_total > 0, "domain.prior-total must be positive"),
+            (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
+        )
+
+
+@dataclass(frozen=True)
+class Cassandra:
+    """A POMDP from a file in Cassandra's format, and the prior about it."""
+
+    name: ClassVar[str] = "cassandra"
+    path: str = ""
+    """The .pomdp file."""
+    horizon: int = 50
+    """K: the length of an episode, which nothing else ends."""
+    discount: float = -1.0
+    """gamma; -1: the file's."""
+    prior_total: float = 10.0
+    """The prior's total count per row."""
+    prior_noise: float = 0.5
+    """The prior's expectation: 0 is the file's model, 1 is uniform over all outcomes, between is their mixture."""
+    learned: Literal["TO", "T", "O"] = "TO"
+    """What is to be learned: transitions (T), observations (O) or both; the rest is known."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (self.path != "", "domain.path must name a .pomdp file"),
+            (self.horizon >= 1, "domain.horizon must be at least 1"),
+            (self.discount == -1 or 0 <= self.discount <= 1, "domain.discount must lie in [0, 1], or be -1"),
+            (self.prior_total > 0, "domain.prior-total must be positive"),
+            (0 <= self.prior_noise <= 1, "domain.prior-noise must lie in [0, 1]"),
+            (self.learned in ("TO", "T", "O"), "domain.learned must be TO, T or O"),
         )

@@ -60,13 +60,16 @@ class Experiment(Generic[DomainSettings]):
 
 
 def preset(name: str, agent: str = "baddr", preset: str = "quick", settings: Any = None) -> Experiment[Any]:
-    """The experiment that a domain (of these settings, or its own), an agent and a preset stand for."""
+    """The experiment that a domain (of these settings, or its own), an agent and a preset stand for.
+
+    A preset may bring settings of the domain too; a config file and flags come after it and win.
+    """
     entry = DOMAINS[nearest("domain", name, DOMAINS)]
     nearest("agent", agent, AGENTS)
     settings = entry.settings if settings is None else settings
     sizes = entry.preset(nearest("preset", preset, PRESETS), agent, settings)
     return Experiment(
-        domain=settings,
+        domain=replace(settings, **sizes.domain),
         agent=agent,
         preset=preset,  # type: ignore[arg-type]
         runs=sizes.runs,

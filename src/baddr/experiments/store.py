@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -45,7 +45,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def to_toml(settings: Any) -> str:
-    """A dataclass of numbers, strings, flags and nested dataclasses."""
+    """A dataclass of numbers, strings, flags, tuples of these and nested dataclasses."""
     flat, nested = [], []
     for f in fields(settings):
         value = getattr(settings, f.name)
@@ -61,6 +61,8 @@ def _toml_value(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml_value, value))}]"
     return repr(value)
 
 
@@ -90,11 +92,18 @@ def merge(settings: Any, values: Mapping[str, Any], where: str) -> Any:
             changed[field] = merge(old, value, f"{where}, [{name}]")
         elif isinstance(old, float) and type(value) is int:
             changed[field] = float(value)
+        elif isinstance(value, str | list) and _may_be_tuple(settings, field):
+            changed[field] = tuple(value) if isinstance(value, list) else value
         elif type(value) is type(old):
             changed[field] = value
         else:
             raise UserError(f"{where}: {name} must be of type {type(old).__name__}, not {value!r}.")
     return type(settings)(**{**known, **changed})
+
+
+def _may_be_tuple(settings: Any, field: str) -> bool:
+    kind = get_type_hints(type(settings))[field]
+    return any(get_origin(part) is tuple for part in (kind, *get_args(kind)))
 
 
 # Tables.
