@@ -1,0 +1,177 @@
+"""Road racing (Katt et al. 2022): n lanes with a slower car in each; keep away from the car ahead.
+
+State (lane, distance_0, ..., distance_{n-1}): the agent's lane, and how far ahead the car of every lane is,
+0 to 5. Actions 0 up (lane - 1), 1 stay, 2 down (lane + 1). In a step
+
+1. the car of lane i comes closer by one with probability p_i, its speed; only the car right ahead of the
+   agent, at distance 1 in its own lane, never does;
+2. the agent moves, unless it is at the edge of the road or the car of the lane it wants is at distance 0;
+3. a car that was overtaken (-1) is replaced by one at distance 5.
+
+The observation is the distance in the agent's lane, and so is the reward, less 1 where a move failed.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from baddr.domains.domain import Domain
+from baddr.domains.tables import dirichlet_counts
+from baddr.particles import Particles
+from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
+from baddr.posteriors import Posterior
+from baddr.posteriors.partial import split
+
+UP, STAY, DOWN = range(3)
+NUM_DISTANCES = 6
+FARTHEST = NUM_DISTANCES - 1
+PRIOR_SPEED = 0.5  # the prior's expectation, in every lane
+# A flat table has n 6^n states: 72 for two lanes; 648 for three, with 1,259,712 counts of T a particle.
+MOST_LANES_OF_A_TABLE = 2
+
+Distances = Int[Array, " lanes"]
+
+
+class RoadRacing(POMDP):
+    dynamics: Dynamics
+    discount: float = eqx.field(static=True)
+    horizon: int = eqx.field(static=True)
+    state_sizes: tuple[int, ...] = eqx.field(static=True)
+    observation_sizes: tuple[int, ...] = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+
+    def __init__(self, lanes: int, dynamics: Dynamics, discount: float = 0.95, horizon: int = 20):
+        self.dynamics, self.discount, self.horizon = dynamics, discount, horizon
+        self.state_sizes = (lanes, *[NUM_DISTANCES] * lanes)
+        self.observation_sizes, self.num_actions = (NUM_DISTANCES,), 3
+
+    def initial_state(self, key: Key[Array, ""]) -> State:
+        lanes = self.state_sizes[0]
+        return jnp.array([lanes // 2, *[FARTHEST] * lanes], jnp.int32)
+
+    def initial_observation(self, key: Key[Array, ""], s: State) -> Observation:
+        return distance_ahead(s)[None]
+
+    def step(self, key: Key[Array, ""], s: State, a: Action) -> tuple[State, Observation]:
+        return self.dynamics.step(key, s, a)
+
+    def reward(self, s: State, a: Action, s_next: State) -> Scalar:
+        failed = (a != STAY) & (s_next[0] != s[0] + a - STAY)
+        return (distance_ahead(s_next) - failed.astype(jnp.int32)).astype(float)
+
+    def is_terminal(self, s: State, a: Action, s_next: State) -> Bool[Array, ""]:
+        return jnp.array(False)
+
+
+class RoadDynamics(SplitDynamics):
+    """D for the lanes' speeds; all else about the road is known."""
+
+    speeds: Float[Array, " lanes"]
+
+    def sample_state(self, key: Key[Array, ""], s: State, a: Action) -> State:
+        advance = jr.uniform(key, self.speeds.shape, self.speeds.dtype) < self._advance_probabilities(s)
+        distances = jnp.where(advance, one_closer(s[1:]), s[1:])
+        return jnp.concatenate([next_lane(s[0], a, distances)[None], distances])
+
+    def sample_observation(self, key: Key[Array, ""], s: State, a: Action, s_next: State) -> Observation:
+        return distance_ahead(s_next)[None]
+
+    def transition_log_prob(self, s: State, a: Action, s_next: State) -> Scalar:
+        before, after, p = s[1:], s_next[1:], self._advance_probabilities(s)
+        of_each_car = jnp.where(after == one_closer(before), p, jnp.where(after == before, 1 - p, 0))
+        moved = s_next[0] == next_lane(s[0], a, after)
+        return jnp.where(moved, jnp.sum(jnp.log(of_each_car)), -jnp.inf)
+
+    def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
+        return jnp.where(o[0] == distance_ahead(s_next), 0.0, -jnp.inf)
+
+    def _advance_probabilities(self, s: State) -> Float[Array, " lanes"]:
+        """The speeds, but 0 for the car right ahead of the agent."""
+        own_lane = jnp.arange(self.speeds.shape[0], dtype=s.dtype) == s[0]
+        return jnp.where(own_lane & (s[1:] == 1), 0, self.speeds)
+
+
+def one_closer(distances: Distances) -> Distances:
+    """The distances if all cars advance; a car that is overtaken makes place for one at the far end."""
+    return jnp.where(distances == 0, FARTHEST, distances - 1)
+
+
+def next_lane(lane: Int[Array, ""], a: Action, distances: Distances) -> Int[Array, ""]:
+    """The agent's lane, given the distances of s'.
+
+    Whether a car blocks the way is known from s': a car at 0 there was at 0 before the overtaken ones were
+    replaced, as these are at the far end.
+    """
+    wanted = jnp.clip(lane + a - STAY, 0, distances.shape[0] - 1)
+    return jnp.where(distances[wanted] == 0, lane, wanted)
+
+
+def distance_ahead(s: State) -> Int[Array, ""]:
+    """How far the car in the agent's lane is."""
+    return s[1 + s[0]]
+
+
+def true_speeds(lanes: int) -> Float[Array, " lanes"]:
+    """p_i = (i + 1) / (n + 1)."""
+    return jnp.array([(i + 1) / (lanes + 1) for i in range(lanes)])
+
+
+def make_domain(
+    lanes: int = 3,
+    certainty: float = 1000.0,
+    prior_total: float = 10.0,
+    discount: float = 0.95,
+    horizon: int = 20,
+) -> Domain:
+    """Road racing with the paper's prior: all is known but the speeds, each of them 1/2 in expectation."""
+
+    def sample_simulator(key: Key[Array, ""]) -> Dynamics:
+        """A speed ~ Beta(c/2, c/2) for each lane."""
+        return RoadDynamics(jr.beta(key, PRIOR_SPEED * certainty, (1 - PRIOR_SPEED) * certainty, (lanes,)))
+
+    pomdp = RoadRacing(lanes, RoadDynamics(true_speeds(lanes)), discount, horizon)
+    expected = RoadDynamics(jnp.full((lanes,), PRIOR_SPEED))
+    fits = lanes <= MOST_LANES_OF_A_TABLE
+    return Domain(
+        name="road-racing",
+        pomdp=pomdp,
+        sample_simulator=sample_simulator,
+        expected_simulator=expected,
+        counts=dirichlet_counts(expected, pomdp, prior_total) if fits else None,
+        describe=describe,
+    )
+
+
+def believed_speeds(D: SplitDynamics, lanes: int) -> Float[Array, " lanes"]:
+    """The speeds of any D, read where all cars are at distance 3 and the agent stays in its first lane.
+
+    p_i / (1 - p_i) is p(only car i advances) / p(no car does). This takes n + 1 probabilities, where a sum
+    over all that the other cars may do would take 2^n.
+    """
+    s = jnp.array([lanes // 2, *[3] * lanes], jnp.int32)
+    stay = jnp.int32(STAY)
+
+    def only(advances: Bool[Array, " lanes"]) -> Scalar:
+        s_next = jnp.concatenate([s[:1], jnp.where(advances, one_closer(s[1:]), s[1:])])
+        return D.transition_log_prob(s, stay, s_next)
+
+    return jax.nn.sigmoid(jax.vmap(only)(jnp.eye(lanes, dtype=bool)) - D.transition_log_prob(s, stay, s))
+
+
+def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> dict[str, Array]:
+    """Mean and standard deviation of each lane's speed over D ~ p(.; theta) of all particles.
+
+    Counts draw their expected model: their own uncertainty is then no part of the standard deviation.
+    """
+    lanes = belief.states.s.shape[-1] - 1
+
+    def speeds(key: Key[Array, ""], theta) -> Array:
+        return believed_speeds(split(posterior.sample(key, theta)), lanes)
+
+    p = jax.vmap(speeds)(jr.split(key, belief.num_particles), belief.states.theta)
+    w = belief.weights[:, None]
+    mean = jnp.sum(w * p, axis=0)
+    variance = jnp.sum(w * (p - mean[None]) ** 2, axis=0)
+    return {"speed_mean": mean, "speed_std": jnp.sqrt(variance)}
