@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Float, Key
 from baddr.domains.domain import Domain
 from baddr.particles import Particles
 from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
-from baddr.posteriors import Counts, Posterior
+from baddr.posteriors import Counts, Graph, Posterior
+from baddr.posteriors.factored import Node, parents
 
 LISTEN = 2
 NULL = 2
@@ -65,6 +66,22 @@ def dynamics(accuracy: float | tuple[float, float] = 0.85) -> Table:
     return Table(*tables(np.array([[left, 1 - left], [1 - right, right]])), *SIZES)
 
 
+def graph(hearing: Float[np.ndarray, "2 2"], num_irrelevant: int = 0, learned: bool = True) -> Graph:
+    """What depends on what: nothing but hearing is learned, and it depends on the good door alone.
+
+    Irrelevant features (of factored tiger) are kept by listening and redrawn by opening, as the door is; an
+    agent that does not know the structure takes each of them for a possible parent of what it hears.
+    """
+    features = range(1 + num_irrelevant)
+    redrawn = Node((), lambda: (1.0, 1.0), learned=False)
+    kept = [Node(parents("s", [i]), lambda value: np.eye(2)[value], learned=False) for i in features]
+    null = Node((), lambda: np.eye(3)[NULL], learned=False)
+    door, irrelevant = parents("s_next", [0]), parents("s_next", features[1:])
+    heard = Node(door, lambda door: (*hearing[door], 0.0), learned, irrelevant)
+    T = tuple((redrawn, redrawn, kept[i]) for i in features)
+    return Graph((2,) * len(features), SIZES[1], 3, T, ((null, null, heard),))
+
+
 def make_domain(
     accuracy: float = 0.85,
     prior_accuracy: float = 0.625,
@@ -74,30 +91,36 @@ def make_domain(
 ) -> Domain:
     """Tiger with the prior of the BRL literature: Dirichlet (5, 3) per door, all else known."""
     right, wrong = prior_accuracy * prior_total, (1 - prior_accuracy) * prior_total
+    hearing = np.array([[right, wrong], [wrong, right]])
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
         """A hearing accuracy ~ Beta(right, wrong) for each door."""
         left_door, right_door = jr.beta(key, right, wrong, (2,))
-        hearing = jnp.array([[left_door, 1 - left_door], [1 - right_door, right_door]])
+        heard = jnp.array([[left_door, 1 - left_door], [1 - right_door, right_door]])
         T, O = tables(np.eye(2))
-        return Table(T, O.at[LISTEN, :, :NULL].set(hearing), *SIZES)
+        return Table(T, O.at[LISTEN, :, :NULL].set(heard), *SIZES)
 
     return Domain(
         name="tiger",
         pomdp=Tiger(dynamics=dynamics(accuracy), discount=discount, horizon=horizon),
         sample_simulator=sample_simulator,
         expected_simulator=dynamics(prior_accuracy),
-        counts=tables(np.array([[right, wrong], [wrong, right]]), KNOWN),
+        counts=tables(hearing, KNOWN),
+        graphs={"default": graph(hearing)},
         describe=describe,
     )
 
 
 def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> dict[str, Array]:
-    """Mean and standard deviation of each door's hearing accuracy, over the whole mixture."""
+    """Mean and standard deviation of each door's hearing accuracy, over the whole mixture.
+
+    Irrelevant features (of factored tiger) are 0.
+    """
+    irrelevant = jnp.zeros((belief.states.s.shape[-1] - 1,), jnp.int32)
 
     def moments(key: Key[Array, ""], theta, side: Array) -> tuple[Array, Array]:
-        s = side[None]
-        return posterior.observation_moments(key, theta, s, jnp.int32(LISTEN), s, s)
+        s = jnp.concatenate([side[None], irrelevant])
+        return posterior.observation_moments(key, theta, s, jnp.int32(LISTEN), s, side[None])
 
     sides = jnp.arange(2, dtype=jnp.int32)
     keys = jr.split(key, belief.num_particles)
