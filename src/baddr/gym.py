@@ -1,0 +1,278 @@
+"""Gymnasium both ways: domains as environments, and agents that play any loop of Gymnasium's kind.
+
+Importing this module registers every domain of the catalogue: `gymnasium.make("baddr/Tiger-v0")` after it,
+or `gymnasium.make("baddr.gym:baddr/Tiger-v0")` on its own. Needs the extra `gymnasium`.
+"""
+
+import importlib
+from dataclasses import asdict
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Int, Int64, Key
+
+from baddr import prng
+from baddr.agent import Agent, _step_keys
+from baddr.belief import Info
+from baddr.cassandra import read_header
+from baddr.domains.domain import Domain
+from baddr.errors import UserError
+from baddr.experiments.build import build_agent, build_domain
+from baddr.experiments.catalog import DOMAINS, Feature, Names
+from baddr.experiments.experiment import preset as preset_of
+from baddr.experiments.store import merge
+from baddr.particles import Particles
+from baddr.planner import best_action
+from baddr.pomdp import POMDP, Action, Observation, State
+from baddr.settings import Cassandra
+
+try:
+    import gymnasium
+    from gymnasium.spaces import Discrete, MultiDiscrete
+except ImportError as error:
+    raise ImportError("baddr.gym needs Gymnasium: pip install 'baddr[gymnasium]'.") from error
+
+Features = Int64[np.ndarray, " features"]
+
+
+# --- domains as environments -------------------------------------------------------------------------
+
+
+class Environment(gymnasium.Env[Features, np.int64]):
+    """A POMDP with Gymnasium's interface. Its hidden state is in `info["state"]`: no agent should look."""
+
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - Gymnasium's own declaration
+
+    def __init__(self, pomdp: Domain | POMDP, render_mode: str | None = None, names: Names | None = None):
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise UserError(f"render_mode must be 'ansi' or None, not {render_mode!r}.")
+        self.pomdp = pomdp.pomdp if isinstance(pomdp, Domain) else pomdp
+        self.render_mode, self.names = render_mode, names
+        self.action_space = Discrete(self.pomdp.num_actions)
+        self.observation_space = MultiDiscrete(np.array(self.pomdp.observation_sizes))
+        self.key: Any = None
+        self.s: Any = None
+        self.t, self.over, self.told = 0, True, ""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Features, dict[str, Any]]:
+        """A new episode. What follows depends on the seed alone, given here or at an earlier reset."""
+        super().reset(seed=seed)
+        self.key = prng.key(int(self.np_random.integers(2**32)))
+        self.s, o = _first(self.key, self.pomdp)
+        self.t, self.over = 0, False
+        self.told = self._tell(o)
+        return np.array(o, np.int64), self._info()
+
+    def step(self, action: Any) -> tuple[Features, float, bool, bool, dict[str, Any]]:
+        """One step: terminated where the POMDP ends the episode, truncated where the horizon does."""
+        if self.over:
+            raise gymnasium.error.ResetNeeded("The episode is over, or has not begun: call reset() first.")
+        if not self.action_space.contains(action):
+            raise UserError(f"Action {action!r} is not one of 0 to {self.pomdp.num_actions - 1}.")
+        self.s, o, r, terminal = _next(self.key, self.pomdp, self.s, jnp.int32(action), jnp.int32(self.t))
+        self.t += 1
+        terminated = bool(terminal)
+        truncated = not terminated and self.t >= self.pomdp.horizon
+        self.over = terminated or truncated
+        self.told = self._tell(o, int(action), float(r))
+        return np.array(o, np.int64), float(r), terminated, truncated, self._info()
+
+    def render(self) -> str | None:  # type: ignore[override]
+        """The last step in words, where the mode is "ansi"."""
+        return self.told if self.render_mode == "ansi" else None
+
+    def _info(self) -> dict[str, Any]:
+        return {"state": np.array(self.s), "discount": self.pomdp.discount}
+
+    def _tell(self, o: Observation, a: int | None = None, r: float = 0.0) -> str:
+        if self.render_mode is None:
+            return ""
+        state, observation = (self.names.state, self.names.observation) if self.names else ((), ())
+        sees = f"sees {_words(o, observation)}; the state is {_words(self.s, state)}"
+        if a is None:
+            return f"step 0: {sees}"
+        action = self.names.action[a] if self.names else a
+        return f"step {self.t}: action {action}, reward {r:g}, {sees}"
+
+
+@eqx.filter_jit
+def _first(key: Key[Array, ""], pomdp: POMDP) -> tuple[State, Observation]:
+    key_s, key_o = jr.split(jr.fold_in(key, 0))
+    s = pomdp.initial_state(key_s)
+    return s, pomdp.initial_observation(key_o, s)
+
+
+@eqx.filter_jit
+def _next(key: Key[Array, ""], pomdp: POMDP, s: State, a: Action, t: Int[Array, ""]) -> Any:
+    s_next, o = pomdp.step(jr.fold_in(key, 1 + t), s, a)
+    return s_next, o, pomdp.reward(s, a, s_next), pomdp.is_terminal(s, a, s_next)
+
+
+def _words(values: Any, features: tuple[Feature, ...]) -> str:
+    """Feature vectors by the names of their values, where they have names."""
+    values = np.asarray(values).tolist()
+    if len(features) != len(values):
+        return " ".join(map(str, values))
+    named = [(name, names[value]) for value, (name, names) in zip(values, features, strict=True)]
+    return named[0][1] if len(named) == 1 else ", ".join(f"{name} {value}" for name, value in named)
+
+
+# --- registration ------------------------------------------------------------------------------------
+
+
+def cassandra_names(settings: Cassandra) -> Names:
+    header = read_header(settings.path)
+    return Names((("state", header.states),), header.actions, (("observation", header.observations),))
+
+
+ENTRIES = {name: (entry.module, entry.settings, entry.names) for name, entry in DOMAINS.items()}
+ENTRIES.setdefault("cassandra", ("baddr.domains.cassandra", Cassandra(), cassandra_names))
+
+
+def environment_id(name: str) -> str:
+    """road-racing -> baddr/RoadRacing-v0."""
+    return f"baddr/{''.join(word.capitalize() for word in name.split('-'))}-v0"
+
+
+def make(name: str, render_mode: str | None = None, **settings: Any) -> Environment:
+    """The environment of a domain with these settings, the others as the catalogue has them."""
+    module, start, names = ENTRIES[name]
+    chosen = merge(start, settings, environment_id(name))
+    problems = chosen.problems()
+    if problems:
+        raise UserError("; ".join(problems).replace("domain.", "") + ".")
+    domain = importlib.import_module(module).make_domain(**asdict(chosen))
+    return Environment(domain, render_mode, names(chosen) if render_mode else None)
+
+
+for _name in ENTRIES:
+    gymnasium.register(environment_id(_name), entry_point="baddr.gym:make", kwargs={"name": _name})
+
+
+# --- agents that play --------------------------------------------------------------------------------
+
+
+class Player:
+    """An agent in a loop of Gymnasium's kind, with its belief inside.
+
+        player.reset()                    # an episode begins; what was learned before stays
+        action = player.act()             # plan
+        player.observe(observation, terminated, truncated)   # learn
+
+    With equal seeds and observations it lives the life of run 0 of `baddr run`, whose random numbers it
+    shares.
+    """
+
+    def __init__(self, agent: Agent, seed: int = 0):
+        self.agent = agent
+        self.key = jr.fold_in(prng.key(seed), 0)  # run 0 of this seed
+        self.belief: Particles = _initial_belief(agent, self.key)
+        self.episode = self.t = 0
+        self.action: int | None = None  # that the next observation answers
+        self.over = False
+        self.info: Info | None = None  # about the last belief update
+
+    def reset(self) -> None:
+        """The next episode begins: states are redrawn from p_s0, the belief about the model stays."""
+        if self.t > 0:
+            self.belief = _next_episode(self.agent, self.key, self.belief, *self._clock(self.t - 1))
+            self.episode, self.t = self.episode + 1, 0
+        self.action, self.over = None, False
+
+    def act(self) -> int:
+        """The action that the planner prefers; asked again before the next observation, the same one."""
+        self._check_running()
+        if self.action is None:
+            self.action = int(_act(self.agent, self.key, self.belief, *self._clock(self.t)))
+        return self.action
+
+    def observe(
+        self, observation: Any, terminated: Any = False, truncated: Any = False, action: int | None = None
+    ) -> None:
+        """What came of the last `act`, or of `action` if another one was taken: the belief moves on."""
+        self._check_running()
+        o = _checked_observation(observation, self.agent.gba.observation_sizes)
+        taken = self.action if action is None else action
+        if taken is None:
+            raise UserError("An observation answers an action: call act() first, or say which action it was.")
+        if not 0 <= taken < self.agent.gba.num_actions:
+            raise UserError(f"Action {taken!r} is not one of 0 to {self.agent.gba.num_actions - 1}.")
+        outcome = jnp.int32(taken), o, jnp.array(bool(terminated))
+        self.belief, self.info = _update(self.agent, self.key, self.belief, *self._clock(self.t), *outcome)
+        self.t, self.action, self.over = self.t + 1, None, bool(terminated) or bool(truncated)
+
+    def _clock(self, t: int) -> tuple[Array, Array]:
+        """Arrays, so that nothing is compiled twice."""
+        return jnp.int32(self.episode), jnp.int32(t)
+
+    def _check_running(self) -> None:
+        if self.over:
+            raise UserError("The episode is over: call reset() to begin the next.")
+
+
+def player(
+    name: str, agent: str = "baddr", *, seed: int = 0, preset: str = "quick", **settings: Any
+) -> Player:
+    """The agent that `baddr run NAME --agent AGENT` runs; settings as in a config file, in groups:
+
+    player("tiger", "ba-pomcp", planner={"num_simulations": 1024}, domain={"horizon": 10})
+    """
+    experiment = merge(preset_of(name, agent, preset), {"seed": seed, **settings}, "player")
+    experiment.check()
+    return Player(build_agent(experiment, build_domain(experiment)), seed)
+
+
+@eqx.filter_jit
+def _initial_belief(agent: Agent, key: Key[Array, ""]) -> Particles:
+    key_belief, _ = jr.split(jr.fold_in(key, 0))
+    return agent.initial_belief(key_belief)
+
+
+@eqx.filter_jit
+def _act(
+    agent: Agent, key: Key[Array, ""], belief: Particles, episode: Int[Array, ""], t: Int[Array, ""]
+) -> Action:
+    key_plan, key_action, *_ = _step_keys(key, episode, t)
+    steps_left = jnp.maximum(agent.gba.horizon - t, 1)  # an environment may go on for longer
+    root = agent.plan(key_plan[None], jax.tree.map(lambda x: x[None], belief), steps_left[None])
+    return best_action(key_action, jax.tree.map(lambda x: x[0], root))
+
+
+@eqx.filter_jit
+def _update(
+    agent: Agent,
+    key: Key[Array, ""],
+    belief: Particles,
+    episode: Int[Array, ""],
+    t: Int[Array, ""],
+    a: Action,
+    o: Observation,
+    terminal: Bool[Array, ""],
+) -> tuple[Particles, Info]:
+    return agent.update(_step_keys(key, episode, t)[2], belief, a, o, terminal)
+
+
+@eqx.filter_jit
+def _next_episode(
+    agent: Agent, key: Key[Array, ""], belief: Particles, episode: Int[Array, ""], t: Int[Array, ""]
+) -> Particles:
+    """With the key of the last episode's last step, t."""
+    _, key_belief = jr.split(_step_keys(key, episode, t)[3])
+    return agent.next_episode(key_belief, belief)
+
+
+def _checked_observation(observation: Any, sizes: tuple[int, ...]) -> Int[Array, " features"]:
+    """A vector of integers, each in its range; a plain integer where there is one feature only."""
+    o = np.atleast_1d(np.asarray(observation))
+    if o.shape != (len(sizes),) or not np.issubdtype(o.dtype, np.integer):
+        raise UserError(f"Observation {observation!r} must be {len(sizes)} integer(s), one for each feature.")
+    for i, (value, size) in enumerate(zip(o.tolist(), sizes, strict=True)):
+        if not 0 <= value < size:
+            raise UserError(f"Observation feature {i} is {value}, not one of 0 to {size - 1}.")
+    return jnp.asarray(o, jnp.int32)
