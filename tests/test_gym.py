@@ -80,9 +80,9 @@ def test_spaces_and_a_reset():
 
 
 def test_tiger_hears_as_it_should():
-    """One listen in each of 2,000 episodes: p(left) = .5, p(right answer) = .85; 5 standard errors."""
+    """One listen in each of 1,000 episodes: p(left) = .5, p(right answer) = .85; 5 standard errors."""
     env = Environment(DOMAIN)
-    n, right, left = 2000, 0, 0
+    n, right, left = 1000, 0, 0
     for i in range(n):
         _, info = env.reset(seed=7 if i == 0 else None)
         observation, *_ = env.step(LISTEN)
@@ -127,9 +127,7 @@ def test_terminated_is_the_pomdps_and_truncated_the_horizons():
 def test_a_file_is_an_environment_that_only_the_horizon_ends():
     env = gymnasium.make("baddr/Cassandra-v0", path=TIGER_FILE, horizon=3, render_mode="ansi")
     env.reset(seed=0)
-    assert env.render() in [
-        f"step 0: sees hear-left; the state is tiger-{side}" for side in ("left", "right")
-    ]
+    assert env.render().startswith("step 0: sees hear-left; the state is tiger-")
     ends = [env.step(action)[2:4] for action in (0, 1, 2)]
     assert ends == [(False, False), (False, False), (False, True)]
     assert env.render().startswith("step 3: action open-right, reward ")
@@ -238,7 +236,7 @@ def play(one, env, episodes, seed=0):
 
 
 def test_nothing_is_compiled_twice():
-    agent, traces = ba_pomcp(num_simulations=7, num_particles=16), []
+    agent, traces = replace(ba_pomcp(num_particles=16), planner=None), []
     plan, update = Agent.plan, Agent.update
 
     def counted(name, method):
@@ -278,10 +276,8 @@ def test_an_action_is_planned_once_for_an_observation():
 
 
 def test_an_environment_may_outlive_the_agents_horizon():
-    gba = ba_pomcp().gba
-    short = replace(tiger.make_domain(horizon=2).pomdp)
-    one = Player(replace(ba_pomcp(), gba=GBAPOMDP(short, gba.posterior)), seed=0)
-    for _ in range(3):
+    one = Player(ba_pomcp(), seed=0)
+    for _ in range(DOMAIN.pomdp.horizon + 1):
         one.observe([0], action=LISTEN)
     assert one.act() in (0, 1, 2)
 
