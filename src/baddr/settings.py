@@ -116,6 +116,25 @@ class Pretrain:
         )
 
 
+@dataclass(frozen=True)
+class Factored:
+    """The Bayes network of agent fba-pomcp (Katt et al. 2019)."""
+
+    graph: str = "default"
+    """One of the domain's graphs: `default` everywhere, `figure` in road-racing, `uncertain-observation` in
+    collision-avoidance."""
+    structure: Literal["true", "uncertain", "full"] = "true"
+    """The graph as it is; its uncertain edges drawn for each particle; or all of them present."""
+    edge_probability: float = 0.5
+    """The probability of an uncertain edge."""
+    model: Literal["expected", "sampled"] = "expected"
+    """Each simulation plans with the expected model of its particle's counts, or with one drawn from them."""
+
+    def problems(self) -> list[str]:
+        holds = 0 <= self.edge_probability <= 1
+        return wrong((holds, "factored.edge-probability must lie in [0, 1]"))
+
+
 def training_settings(network: Network, pretrain: Pretrain) -> dict[str, Any]:
     """All that a trained prior depends on: `network` less what only matters online, and `pretrain`."""
     online = ("learning_rate", "learn_transition", "learn_observation", "redraw_masks")
@@ -286,6 +305,8 @@ class CollisionAvoidance:
     """c: the simulators' (down, stay, up) are drawn from Dirichlet(c * expectation), one for all cells."""
     prior_total: float = 10.0
     """The tabular prior's total count per row of the obstacle's moves (a table needs a size of at most 5)."""
+    prior_observation_total: float = 10.0
+    """The total count per row of the observed row, in the graph `uncertain-observation` of fba-pomcp."""
     discount: float = 0.95
     """gamma."""
 
@@ -303,7 +324,48 @@ class CollisionAvoidance:
             (self.noise > 0, "domain.noise must be positive"),
             (self.certainty > 0, "domain.certainty must be positive"),
             (self.prior_total > 0, "domain.prior-total must be positive"),
+            (self.prior_observation_total > 0, "domain.prior-observation-total must be positive"),
             (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
+        )
+
+
+@dataclass(frozen=True)
+class FactoredTiger(Tiger):
+    """Tiger with irrelevant features and the prior about it."""
+
+    name: ClassVar[str] = "factored-tiger"
+    irrelevant: int = 2
+    """k: binary features that have nothing to do with anything."""
+
+    def problems(self) -> list[str]:
+        return [
+            *super().problems(),
+            *wrong((0 <= self.irrelevant <= 20, "domain.irrelevant must lie between 0 and 20")),
+        ]
+
+
+@dataclass(frozen=True)
+class Sysadmin:
+    """Sysadmin and the prior about it."""
+
+    name: ClassVar[str] = "sysadmin"
+    computers: int = 4
+    """n: the computers."""
+    topology: Literal["linear", "independent"] = "linear"
+    """Computers in a line fail more often beside a failed one; or none depends on another."""
+    prior_total: float = 10_000.0
+    """The prior's total count per row; its expectation is the truth."""
+    discount: float = 0.95
+    """gamma."""
+    horizon: int = 20
+    """K: the length of an episode."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (1 <= self.computers <= 16, "domain.computers must lie between 1 and 16"),
+            (self.prior_total > 0, "domain.prior-total must be positive"),
+            (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
+            (self.horizon >= 1, "domain.horizon must be at least 1"),
         )
 
 

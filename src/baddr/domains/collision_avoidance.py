@@ -20,9 +20,11 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr.domains.domain import Domain
 from baddr.domains.tables import dirichlet_counts
+from baddr.domains.tiger import KNOWN
 from baddr.particles import Particles
 from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
-from baddr.posteriors import Posterior
+from baddr.posteriors import Graph, Posterior
+from baddr.posteriors.factored import Computed, Node, parents
 from baddr.posteriors.partial import split
 from baddr.prng import categorical
 
@@ -93,8 +95,12 @@ class CollisionDynamics(SplitDynamics):
         return jnp.where(seen, jnp.log(self.noise[b, o[2]]), -jnp.inf)
 
     def _moved(self, row: Int[Array, ""], move: Int[Array, "*moves"]) -> Int[Array, "*moves"]:
-        """The row after a move 0 down, 1 stay or 2 up."""
-        return jnp.clip(row + move - STAY, 0, self.noise.shape[0] - 1)
+        return moved(row, move, self.noise.shape[0])
+
+
+def moved(row: Int[Array, ""], move: Int[Array, "*moves"], size: int) -> Int[Array, "*moves"]:
+    """The row after a move 0 down, 1 stay or 2 up."""
+    return jnp.clip(row + move - STAY, 0, size - 1)
 
 
 def observe(key: Key[Array, ""], noise: Float[Array, "rows rows"], s: State) -> Observation:
@@ -114,6 +120,30 @@ def policy(down: float, up: float) -> Policy:
     return jnp.array([down, 1 - down - up, up])
 
 
+def graph(
+    D: CollisionDynamics, total: float, observation_total: float = KNOWN, learn_observation: bool = False
+) -> Graph:
+    """Of D, the prior's expectation, the obstacle's moves are learned, for each action and row of its own.
+
+    The plane's moves are computed. The noise of the observation is known, or learned too. An agent that does
+    not know the structure takes the plane's position for possible parents of the obstacle's.
+    """
+    size = D.noise.shape[0]
+    obstacle, noise = np.asarray(D.policy), np.asarray(D.noise, np.float64)
+
+    def row(b: int) -> Float[np.ndarray, " rows"]:
+        counts = np.zeros(size)
+        np.add.at(counts, np.clip(b + np.array([-1, 0, 1]), 0, size - 1), total * obstacle)
+        return counts
+
+    x = Computed(parents("s", [0]), lambda s, a, s_next: jnp.maximum(s[0] - 1, 0))
+    y = Computed(parents("s", [1]), lambda s, a, s_next: moved(s[1], a, size))
+    b = Node(parents("s", [2]), row, candidates=parents("s", [0, 1]))
+    seen = [Computed(parents("s_next", [i]), lambda s, a, s_next, i=i: s_next[i]) for i in range(2)]
+    noisy = Node(parents("s_next", [2]), lambda b: observation_total * noise[b], learned=learn_observation)
+    return Graph((size,) * 3, (size,) * 3, 3, (x, y, b), (*seen, noisy))
+
+
 def is_legal(s: State) -> Bool[Array, ""]:
     """Where an episode can still go on."""
     return s[0] >= 1
@@ -128,6 +158,7 @@ def make_domain(
     prior_up: float = 0.05,
     certainty: float = 10_000.0,
     prior_total: float = 10.0,
+    prior_observation_total: float = 10.0,
     discount: float = 0.95,
 ) -> Domain:
     """Collision avoidance with the BRL literature's prior: an obstacle that mostly stays, all else known."""
@@ -139,12 +170,14 @@ def make_domain(
         return CollisionDynamics(jr.dirichlet(key, certainty * expected.policy), table)
 
     pomdp = CollisionAvoidance(CollisionDynamics(policy(down, up), table), discount)
+    uncertain = graph(expected, prior_total, prior_observation_total, learn_observation=True)
     return Domain(
         name="collision-avoidance",
         pomdp=pomdp,
         sample_simulator=sample_simulator,
         expected_simulator=expected,
         counts=dirichlet_counts(expected, pomdp, prior_total) if size <= LARGEST_TABLE else None,
+        graphs={"default": graph(expected, prior_total), "uncertain-observation": uncertain},
         is_legal=is_legal,
         describe=partial(describe, size=size),
     )

@@ -15,13 +15,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr.domains.domain import Domain
 from baddr.domains.tables import dirichlet_counts
 from baddr.particles import Particles
 from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
-from baddr.posteriors import Posterior
+from baddr.posteriors import Graph, Posterior
+from baddr.posteriors.factored import Computed, Feature, Node, parents
 from baddr.posteriors.partial import split
 
 UP, STAY, DOWN = range(3)
@@ -118,6 +120,60 @@ def true_speeds(lanes: int) -> Float[Array, " lanes"]:
     return jnp.array([(i + 1) / (lanes + 1) for i in range(lanes)])
 
 
+def graph(lanes: int, total: float) -> Graph:
+    """Only the cars are learned: a car depends on its distance and, at distance 1, on whose lane it is in.
+
+    The agent's lane is computed from where the cars are in s', and the observation from s'.
+    """
+    cars = parents("s_next", range(1, 1 + lanes))
+
+    def car(i: int) -> Node:
+        def row(lane: int, distance: int) -> Float[np.ndarray, " distances"]:
+            right_ahead = lane == i and distance == 1
+            return np.eye(NUM_DISTANCES)[distance] if right_ahead else car_row(distance, total)
+
+        return Node(parents("s", [0, 1 + i]), row)
+
+    lane = Computed((("s", 0), *cars), lambda s, a, s_next: next_lane(s[0], a, s_next[1:]))
+    seen = Computed((("s_next", 0), *cars), lambda s, a, s_next: distance_ahead(s_next))
+    return _graph((lane, *map(car, range(lanes))), seen)
+
+
+def figure_graph(lanes: int, total: float) -> Graph:
+    """The graph of the paper's figure, all of it stored: lane' <- lane and all cars, car' <- car,
+    o <- lane' and all cars'.
+
+    Two edges are missing there: no car can wait for the agent, and whether a car blocks the way is not known
+    from the cars of s but has a probability, by the prior 1/2. So lane' must be learned too.
+    """
+
+    def lane(a: int) -> Node:
+        def row(lane: int, *distances: int) -> Float[np.ndarray, " lanes"]:
+            wanted = min(max(lane + a - STAY, 0), lanes - 1)
+            may_be_blocked = wanted != lane and distances[wanted] <= 1
+            return (np.eye(lanes)[lane] + np.eye(lanes)[wanted]) * (total / 2 if may_be_blocked else 0.5)
+
+        return Node(parents("s", range(1 + lanes)), row)
+
+    cars = tuple(Node(parents("s", [1 + i]), lambda distance: car_row(distance, total)) for i in range(lanes))
+    seen = Node(
+        parents("s_next", range(1 + lanes)), lambda lane, *distances: np.eye(NUM_DISTANCES)[distances[lane]]
+    )
+    return _graph((tuple(map(lane, (UP, STAY, DOWN))), *cars), seen)
+
+
+def _graph(T: tuple[Feature, ...], seen: Feature) -> Graph:
+    lanes = len(T) - 1
+    return Graph((lanes, *[NUM_DISTANCES] * lanes), (NUM_DISTANCES,), 3, T, (seen,))
+
+
+def car_row(distance: int, total: float) -> Float[np.ndarray, " distances"]:
+    """Dirichlet counts of a car's next distance: one closer, or the same."""
+    certain = np.eye(NUM_DISTANCES)
+    closer = FARTHEST if distance == 0 else distance - 1
+    return total * (PRIOR_SPEED * certain[closer] + (1 - PRIOR_SPEED) * certain[distance])
+
+
 def make_domain(
     lanes: int = 3,
     certainty: float = 1000.0,
@@ -140,6 +196,7 @@ def make_domain(
         sample_simulator=sample_simulator,
         expected_simulator=expected,
         counts=dirichlet_counts(expected, pomdp, prior_total) if fits else None,
+        graphs={"default": graph(lanes, prior_total), "figure": figure_graph(lanes, prior_total)},
         describe=describe,
     )
 

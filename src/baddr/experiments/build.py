@@ -1,6 +1,7 @@
 """From settings to a domain and an agent."""
 
 import importlib
+import os
 import warnings
 from dataclasses import asdict
 from typing import Any
@@ -15,11 +16,12 @@ from baddr.agent import Agent
 from baddr.children import no_children
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.experiments.catalog import DOMAINS, NETWORK_AGENTS
+from baddr.experiments.catalog import DOMAINS, NETWORK_AGENTS, nearest
 from baddr.experiments.experiment import Experiment
 from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles
-from baddr.posteriors import Architecture, Dirichlet, Dropout, Frozen, Known, Partial, Posterior
+from baddr.posteriors import Architecture, Dirichlet, Dropout, Factored, Frozen, Known, Partial, Posterior
+from baddr.posteriors.factored import num_counts, particle_bytes
 from baddr.prior import Fit, Progress, cached_prior, pretrain, prior_settings, uniform_states
 
 PRIOR_STREAM = 2**32 - 1  # of random numbers, apart from every run's
@@ -40,9 +42,35 @@ def build_posterior(
         return (Frozen(posterior) if experiment.agent == "filtering" else posterior), fit
     if experiment.agent in ("pomcp", "random"):
         return Known(pomdp.dynamics), None  # type: ignore[attr-defined]
+    if experiment.agent == "fba-pomcp":
+        return build_factored(experiment, domain), None
     if domain.counts is None:
         raise UserError(f"{domain.name} has no tabular prior, which agent {experiment.agent} needs.")
     return Dirichlet(domain.counts, pomdp.state_sizes, pomdp.observation_sizes), None
+
+
+def build_factored(experiment: Experiment[Any], domain: Domain) -> Factored:
+    """The Bayes network with the chosen structure; one that cannot fit is refused before it is made."""
+    settings, n = experiment.factored, experiment.filter.num_particles
+    if not domain.graphs:
+        raise UserError(f"{domain.name} has no graph, which agent {experiment.agent} needs.")
+    graph = domain.graphs[nearest("graph", settings.graph, domain.graphs)]
+    size = particle_bytes(graph, settings.structure)
+    memory = device_memory(jax.devices()[0])
+    if 2 * n * size > memory:  # the belief before an update and after it
+        raise UserError(
+            f"Graph {settings.graph!r} of {domain.name} has {num_counts(graph, settings.structure):,} counts "
+            f"a particle, {size / 2**30:,.1f} GiB: two beliefs of {n:,} particles need "
+            f"{2 * n * size / 2**30:,.0f} GiB, and this device has {memory / 2**30:,.0f} GiB."
+        )
+    expected = settings.model == "expected"
+    return Factored(graph, settings.structure, settings.edge_probability, expected)
+
+
+def device_memory(device: Any) -> int:
+    if device.platform == "cpu":
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return (device.memory_stats() or {}).get("bytes_limit", 8 << 30)
 
 
 def build_dropout(

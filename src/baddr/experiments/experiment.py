@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 from baddr.errors import UserError
 from baddr.experiments.catalog import AGENTS, DOMAINS, PRESETS, nearest
 from baddr.experiments.store import Folder, merge, read_toml, to_toml
-from baddr.settings import Filter, Network, Planner, Pretrain
+from baddr.settings import Factored, Filter, Network, Planner, Pretrain
 
 DomainSettings = TypeVar("DomainSettings")
 
@@ -18,7 +18,7 @@ class Experiment(Generic[DomainSettings]):
 
     domain: DomainSettings
     agent: str = "baddr"
-    """Who acts: baddr, filtering, ba-pomcp, pomcp or random."""
+    """Who acts: baddr, filtering, ba-pomcp, fba-pomcp, pomcp or random."""
     preset: Literal["quick", "paper"] = "quick"
     """Where settings start from: `quick` (minutes) or `paper` (the paper's sizes)."""
     runs: int = 32
@@ -37,6 +37,7 @@ class Experiment(Generic[DomainSettings]):
     filter: Filter = field(default_factory=Filter)
     network: Network = field(default_factory=Network)
     pretrain: Pretrain = field(default_factory=Pretrain)
+    factored: Factored = field(default_factory=Factored)
 
     @property
     def name(self) -> str:
@@ -51,7 +52,7 @@ class Experiment(Generic[DomainSettings]):
             (-1 <= self.trace < self.runs, f"--trace must name a run, 0 to {self.runs - 1}, or be -1"),
         ]
         wrong = [sentence for holds, sentence in checks if not holds]
-        groups = (self.planner, self.filter, self.network, self.pretrain, self.domain)
+        groups = (self.planner, self.filter, self.network, self.pretrain, self.factored, self.domain)
         wrong += [sentence for group in groups for sentence in group.problems()]  # type: ignore[attr-defined]
         if wrong:
             raise UserError("; ".join(wrong) + ".")
@@ -115,7 +116,7 @@ def check_prior(experiment: Experiment[Any]) -> None:
     """Refuse a learned belief that does not fit this experiment."""
     source = Folder(Path(experiment.prior))
     theirs = of_folder(source)
-    fits = lambda e: (e.name, e.agent, e.network, e.filter.num_particles)
+    fits = lambda e: (e.name, e.agent, e.network, e.factored, e.filter.num_particles)
     if fits(theirs) != fits(experiment) or experiment.agent in ("pomcp", "random"):
         raise UserError(
             f"--prior {source.path}: a learned belief can be used by the same agent on the same domain with "

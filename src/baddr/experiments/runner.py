@@ -31,7 +31,13 @@ from baddr import __version__, prng
 from baddr.agent import Agent, Run, Step, advance, start
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.experiments.build import build_agent, build_domain, build_posterior, bytes_per_run
+from baddr.experiments.build import (
+    build_agent,
+    build_domain,
+    build_posterior,
+    bytes_per_run,
+    device_memory,
+)
 from baddr.experiments.experiment import Experiment, of_folder, to_config
 from baddr.experiments.store import Arrays, Folder, write, write_table
 from baddr.particles import Particles
@@ -81,12 +87,6 @@ def choose_chunk_size(experiment: Experiment[Any], agent: Agent) -> int:
 def workers() -> int:
     """Chunks computed at the same time: one per core of a CPU, one on an accelerator."""
     return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 1
-
-
-def device_memory(device: Any) -> int:
-    if device.platform == "cpu":
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return (device.memory_stats() or {}).get("bytes_limit", 8 << 30)
 
 
 class Resolved(NamedTuple):
