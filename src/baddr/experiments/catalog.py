@@ -157,7 +157,7 @@ def road_racing_presets(settings: RoadRacing) -> dict[str, Preset]:
     fits = replace(paper.pretrain, batches=8192, batch_size=64, optimizer="adam")
     return {
         "quick": replace(paper, runs=64, episodes=40),
-        "quick/network": replace(paper, runs=8, episodes=40, pretrain=fits),
+        "quick/network": replace(paper, runs=8, episodes=20, pretrain=fits),
         "paper": paper,
     }
 
