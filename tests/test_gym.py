@@ -268,6 +268,14 @@ def test_learning_stays_between_episodes():
     np.testing.assert_allclose(one.belief.states.theta.O[:, LISTEN].sum((1, 2)), prior + 6)
 
 
+def test_the_step_that_ends_an_episode_is_learned_from_only_if_the_filter_says_so():
+    one = Player(ba_pomcp(learn_terminal=False), seed=0)
+    before = float(one.belief.states.theta.O.sum())
+    one.observe([0], action=LISTEN)
+    one.observe([1], terminated=True, action=LISTEN)
+    np.testing.assert_allclose(one.belief.states.theta.O.sum(), before + one.belief.num_particles, rtol=1e-6)
+
+
 def test_an_action_is_planned_once_for_an_observation():
     one = Player(ba_pomcp(), seed=3)
     one.reset()

@@ -6,6 +6,7 @@ ones. docs/cassandra.md has the grammar.
 """
 
 import difflib
+import math
 import re
 import warnings
 from collections.abc import Iterator
@@ -30,7 +31,7 @@ TABLES = {  # what the entries of a table are indexed by
 }
 RESERVED = {*PREAMBLE, *TABLES, "include", "exclude", "uniform", "identity", "reset", "reward", "cost"}
 TOKEN = re.compile(r"[:*]|[+-]\s*(?=[0-9.])[^\s:*]*|[^\s:*]+")  # a sign may stand apart from its number
-NUMBER = re.compile(r"[+-]?\s*([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 INTEGER = re.compile(r"[0-9]{1,9}")
 NAME = re.compile(r"[^\W\d][^\s:*#]*")
 
@@ -102,7 +103,7 @@ class Token(NamedTuple):
 def _tokens(text: str, source: str) -> Iterator[Token]:
     for number, line in enumerate(text.split("\n"), start=1):
         for word in TOKEN.findall(line.partition("#")[0]):
-            yield Token(word, number, source)
+            yield Token("".join(word.split()) if word[0] in "+-" else word, number, source)
 
 
 class Entry:
@@ -116,8 +117,7 @@ class Entry:
 
     def take(self, what: str) -> Token:
         if self.place == len(self.tokens):
-            last = self.tokens[-1]
-            raise last.error(f"expected {what} after {last.text!r}, but this is where {self.key.text!r} ends")
+            raise self.ends_before(what)
         self.place += 1
         return self.tokens[self.place - 1]
 
@@ -129,6 +129,10 @@ class Entry:
     def rest(self) -> list[Token]:
         taken, self.place = self.tokens[self.place :], len(self.tokens)
         return taken
+
+    def ends_before(self, what: str) -> UserError:
+        last = self.tokens[-1]
+        return last.error(f"expected {what} after {last.text!r}, but this is where {self.key.text!r} ends")
 
     def end(self) -> None:
         if self.place < len(self.tokens):
@@ -231,8 +235,8 @@ def _names(entry: Entry) -> tuple[str, ...]:
 def _number(token: Token, what: str = "a number") -> float:
     if not NUMBER.fullmatch(token.text):
         raise token.expected(what)
-    value = float(re.sub(r"\s", "", token.text))
-    if not np.isfinite(value):
+    value = float(token.text)
+    if not math.isfinite(value):
         raise token.expected(f"{what} that a float64 can hold")
     return value
 
@@ -321,8 +325,9 @@ class _Tables:
             raise entry.key.error("R needs an action and a state at least, then numbers")
         S, Z = self.O.shape[1:]
         values = np.asarray(_values(entry, (S, S, Z)[len(index) - 1 :]))
-        for a in np.atleast_1d(np.arange(len(self.rewards))[index[0]]):
-            self.rewards[a].append(Reward(tuple(index[1:]), values))
+        a = index[0]
+        for rewards in self.rewards[a] if isinstance(a, slice) else [self.rewards[a]]:
+            rewards.append(Reward(tuple(index[1:]), values))
 
     def model(self, costs: bool) -> Model:
         self.check_rows("T", self.T, "state")
@@ -382,20 +387,29 @@ def _values(
     entry: Entry, shape: tuple[int, ...], words: tuple[str, ...] = ()
 ) -> Float64[np.ndarray, "..."] | float:
     """As many numbers as `shape` holds, which end the entry."""
-    n = int(np.prod(shape))
-    read, what = (_number, "number") if entry.key.text == "R" else (_probability, "probability")
-    plural = {"number": "numbers", "probability": "probabilities"}[what]
-    wanted = f"{n} {plural if n > 1 else what}" + "".join(f" or {word!r}" for word in words)
-    first = entry.take(wanted)
-    if not NUMBER.fullmatch(first.text):
-        raise first.expected(wanted)
-    tokens = [first, *entry.rest()]
-    values = [read(token) for token in tokens[: n + 1]]
-    if len(tokens) > n:
-        raise tokens[n].expected(f"{wanted} and then a key word")
-    if len(tokens) < n:
-        raise tokens[-1].error(f"expected {wanted}, found {len(tokens)}, the last {tokens[-1].text!r}")
+    n = math.prod(shape)
+    read = _number if entry.key.text == "R" else _probability
+    tokens = entry.rest()
+    if len(tokens) != n or not NUMBER.fullmatch(tokens[0].text):
+        raise _wrong_values(entry, tokens, n, words)
+    values = [read(token) for token in tokens]
     return np.array(values).reshape(shape) if shape else values[0]
+
+
+def _wrong_values(entry: Entry, tokens: list[Token], n: int, words: tuple[str, ...]) -> UserError:
+    """What to say where there are not `n` numbers: the first token that is none of them, or too few."""
+    one, many = ("number", "numbers") if entry.key.text == "R" else ("probability", "probabilities")
+    wanted = f"{n} {one if n == 1 else many}" + "".join(f" or {word!r}" for word in words)
+    if not tokens:
+        return entry.ends_before(wanted)
+    if not NUMBER.fullmatch(tokens[0].text):
+        return tokens[0].expected(wanted)
+    for token in tokens[:n]:
+        if not NUMBER.fullmatch(token.text):
+            return token.expected(f"a {one}")
+    if len(tokens) > n:
+        return tokens[n].expected(f"{wanted} and then a key word")
+    return tokens[-1].error(f"expected {wanted}, found {len(tokens)}, the last {tokens[-1].text!r}")
 
 
 def _start(entry: Entry | None, states: tuple[str, ...]) -> Float64[np.ndarray, " S"]:
