@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--simulations", type=int, default=4096)
     parser.add_argument("--particles", type=int, default=1024)
+    parser.add_argument("--lanes", type=int, nargs="+", default=[1])
     parser.add_argument("--agents", nargs="+", default=["pomcp", "ba-pomcp", "baddr"])
     options = parser.parse_args()
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]

@@ -21,9 +21,9 @@ def insert_all(table, entries, observations):
     def one(carry, x):
         table, size = carry
         entry, o = x
-        known, place = table.find(entry, o, jnp.array(True))
-        table, made = table.put(place, entry, o, known, size, known == 0)
-        return (table, size + made.astype(jnp.int32)), (known, made)
+        known, slot = table.find(entry, o)
+        table, grown = table.put(slot[None], entry[None], o[None], (known == 0)[None], size)
+        return (table, grown), (known, grown > size)
 
     return jax.lax.scan(one, (table, jnp.int32(1)), (entries, observations))
 

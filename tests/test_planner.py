@@ -79,17 +79,23 @@ def always_walk(key, s):
     return jnp.int32(1)
 
 
-def test_visits_sum_to_the_number_of_simulations():
-    root = plan(TRUE, num_runs=3, num_simulations=300)
+@pytest.mark.parametrize("lanes", [1, 3, 8])
+def test_visits_sum_to_the_number_of_simulations(lanes):
+    root = plan(TRUE, num_runs=3, num_simulations=300, lanes=lanes)
     assert np.all(np.asarray(root.N).sum(-1) == 300)
 
 
-def test_bandit_values_are_the_mean_rewards():
-    """One step left: Q(open) is the mean of its rewards, and Q(listen) is -1 exactly."""
-    root = plan(TRUE, num_runs=64, num_particles=1000, num_simulations=600, exploration=1e6, steps_left=1)
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_bandit_values_are_the_mean_rewards(lanes):
+    """One step left: Q(open) is the mean of its rewards, and Q(listen) is -1 exactly.
+
+    Visits in flight count, so exploration alone stays even, but for the lanes that choose at once.
+    """
+    settings = dict(num_particles=1000, num_simulations=600, exploration=1e6, steps_left=1, lanes=lanes)
+    root = plan(TRUE, num_runs=64, **settings)
     Q, N = np.asarray(root.Q), np.asarray(root.N)
     assert np.all(Q[:, 2] == -1)
-    assert np.all(N == 200)  # exploration alone: visits are even
+    assert np.all(np.abs(N - 200) < lanes)
     standard_error = 55 / np.sqrt(200 * 64)  # a reward is 10 or -100
     assert np.all(np.abs(Q[:, :2].mean(0) + 45) < 5 * standard_error)
 
@@ -121,8 +127,8 @@ def test_a_leaf_value_stands_for_the_rollout():
     """Three simulations of the chain, u = 0: a child each, then the better child's own first action.
 
     Q(stay) = 0 + .5*10 and Q(walk) = 1 + .5*11 first. The third goes below walk, where its first action a
-    adds 1 + .5*(1 + a + .5*(11 + a)): the reward of arriving in 1 + a, and the leaf there. A simulation that ends
-    an episode (steps_left 2) has no value below it.
+    adds 1 + .5*(1 + a + .5*(11 + a)): the reward of arriving in 1 + a, and the leaf there. A simulation that
+    ends an episode (steps_left 2) has no value below it.
     """
     settings = dict(num_simulations=3, exploration=0.0, depth=4, leaf_value=leaf)
     for steps_left, below in ((4, 0.5), (2, 0.0)):
@@ -134,7 +140,8 @@ def test_a_leaf_value_stands_for_the_rollout():
         assert sorted(set(root.Q[:, 1].tolist())) == pytest.approx(walk)
 
 
-def test_deep_tree_converges_to_the_optimum_of_the_chain():
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_deep_tree_converges_to_the_optimum_of_the_chain(lanes):
     """Exact value by enumeration of all action sequences; the best sequence dominates the visits."""
     pomdp = chain(horizon=5)
     values = {}
@@ -150,10 +157,26 @@ def test_deep_tree_converges_to_the_optimum_of_the_chain():
         exploration=0.5,
         depth=5,
         steps_left=jnp.array([5]),
+        lanes=lanes,
     )
     Q = np.asarray(root.Q[0])
     assert Q[1] == pytest.approx(best[1], rel=0.02) and Q[1] > Q[0]
     assert np.all(Q <= np.array(best) + 1e-4)  # averages under exploration never exceed the optimum
+
+
+def test_lanes_share_the_children_that_they_make():
+    """Exploration alone walks every action sequence of the chain, and each has one node, also with 8 lanes."""
+    root = search(
+        jr.split(prng.key(0), 1),
+        chain(),
+        one_state_belief(),
+        num_simulations=200,
+        exploration=1e6,
+        depth=4,
+        steps_left=jnp.array([4]),
+        lanes=8,
+    )
+    assert root.num_nodes[0] == 1 + 2 + 4 + 8
 
 
 def test_terminal_steps_end_a_simulation():

@@ -59,6 +59,7 @@ class Agent(eqx.Module):
             active=active,
             rollout=self.rollout,
             leaf_value=self.leaf_value,
+            lanes=max(1, self.planner.lanes),
         )
 
     def update(

@@ -1,7 +1,8 @@
 """The children of a search tree's nodes: from the entry of (h, a), and o, to the node of h' = (h, a, o).
 
 Few observations have a slot each. Many are found by a hash; equal hashes cannot mix two observations up, as
-every node keeps the entry and the observation that lead to it, and these are compared.
+every node keeps the entry and the observation that lead to it, and these are compared. The last slot takes
+the writes that do not count.
 """
 
 from abc import abstractmethod
@@ -15,32 +16,45 @@ from jaxtyping import Array, Bool, Int
 
 from baddr.pomdp import Observation, flat_index
 
-IN_PLACE: dict[str, Any] = {"mode": "promise_in_bounds", "unique_indices": True}
+IN_PLACE: dict[str, Any] = {"mode": "promise_in_bounds"}
 MOST_DENSE = 64  # observations with a slot each
 SLOTS_PER_NODE = 8
 WINDOW = 16  # slots in which a child may lie, from its hash on
 
-Node = Int[Array, ""]
+Lanes = Int[Array, " lanes"]
 
 
 class Children(eqx.Module):
     """A map from (entry, o) to a node; 0, the root, where there is none."""
 
     @abstractmethod
-    def find(self, entry: Int[Array, ""], o: Observation, count: Bool[Array, ""]) -> tuple[Node, Any]:
-        """The child, and its place for `put`; where it does not `count`, a spare place."""
+    def find(self, entry: Int[Array, ""], o: Observation) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        """The child, and the slot where it is or would be."""
 
     @abstractmethod
     def put(
         self,
-        place: Any,
-        entry: Int[Array, ""],
-        o: Observation,
-        known: Node,
-        new: Node,
-        expand: Bool[Array, ""],
-    ) -> tuple["Children", Bool[Array, ""]]:
-        """With `new` at `place` where `expand` and there is room, and whether it is there."""
+        slot: Lanes,
+        entry: Lanes,
+        o: Int[Array, "lanes observation_features"],
+        leaf: Bool[Array, " lanes"],
+        size: Int[Array, ""],
+    ) -> tuple["Children", Int[Array, ""]]:
+        """With the new children of all lanes at a `leaf`, numbered from `size` on; and the new size.
+
+        Lanes that want the same child share it; of several that want different ones in one slot, the first
+        gets it. All lanes with one slot write the same, so the order of their writes does not matter.
+        """
+
+
+def _share(slot: Lanes, leaf: Bool[Array, " lanes"]) -> tuple[Lanes, Lanes, Int[Array, ""]]:
+    """For each lane: the first lane that writes its slot, the rank of that lane, and how many there are."""
+    if slot.shape[0] == 1:
+        return jnp.zeros((1,), jnp.int32), jnp.zeros((1,), jnp.int32), jnp.sum(leaf, dtype=jnp.int32)
+    first = jnp.argmax((slot[:, None] == slot[None]) & leaf[None], axis=1).astype(jnp.int32)
+    winner = leaf & (first == jnp.arange(slot.shape[0], dtype=jnp.int32))
+    rank = jnp.cumsum(winner, dtype=jnp.int32) - 1
+    return first, rank[first], jnp.sum(winner, dtype=jnp.int32)
 
 
 class DenseChildren(Children):
@@ -49,22 +63,22 @@ class DenseChildren(Children):
     node: Int[Array, " slots"]
     observation_sizes: tuple[int, ...] = eqx.field(static=True)
 
-    def find(self, entry: Int[Array, ""], o: Observation, count: Bool[Array, ""]) -> tuple[Node, Any]:
-        outcome = entry * int(np.prod(self.observation_sizes)) + flat_index(o, self.observation_sizes)
-        slot = jnp.where(count, outcome, self.node.shape[0] - 1)
+    def find(self, entry: Int[Array, ""], o: Observation) -> tuple[Int[Array, ""], Int[Array, ""]]:
+        slot = entry * int(np.prod(self.observation_sizes)) + flat_index(o, self.observation_sizes)
         return self.node[slot], slot
 
     def put(
         self,
-        place: Any,
-        entry: Int[Array, ""],
-        o: Observation,
-        known: Node,
-        new: Node,
-        expand: Bool[Array, ""],
-    ) -> tuple["DenseChildren", Bool[Array, ""]]:
-        node = self.node.at[place].set(jnp.where(expand, new, known), **IN_PLACE)
-        return DenseChildren(node, self.observation_sizes), expand
+        slot: Lanes,
+        entry: Lanes,
+        o: Int[Array, "lanes observation_features"],
+        leaf: Bool[Array, " lanes"],
+        size: Int[Array, ""],
+    ) -> tuple["DenseChildren", Int[Array, ""]]:
+        _, rank, number = _share(slot, leaf)
+        slot = jnp.where(leaf, slot, self.node.shape[0] - 1)
+        node = self.node.at[slot].set(jnp.where(leaf, size + rank, 0), **IN_PLACE)
+        return DenseChildren(node, self.observation_sizes), size + number
 
 
 class HashedChildren(Children):
@@ -79,35 +93,32 @@ class HashedChildren(Children):
     entry: Int[Array, " nodes"]  # that led to each node
     o: Int[Array, "nodes observation_features"]
 
-    def find(self, entry: Int[Array, ""], o: Observation, count: Bool[Array, ""]) -> tuple[Node, Any]:
+    def find(self, entry: Int[Array, ""], o: Observation) -> tuple[Int[Array, ""], Int[Array, ""]]:
         num_slots = self.node.shape[0] - WINDOW - 1
         start = (_hash(entry, o) & np.uint32(num_slots - 1)).astype(jnp.int32)
         window = jax.lax.dynamic_slice(self.node, (start,), (WINDOW,))
         same = (self.entry[window] == entry) & jnp.all(self.o[window] == o[None], axis=1) & (window > 0)
-        known = jnp.max(jnp.where(same, window, 0))
         free = window == 0
-        room = jnp.any(free) & count
-        place = jnp.where(room, start + jnp.argmax(free).astype(jnp.int32), self.node.shape[0] - 1)
-        return known, (place, room)
+        slot = jnp.where(jnp.any(free), start + jnp.argmax(free).astype(jnp.int32), self.node.shape[0] - 1)
+        return jnp.max(jnp.where(same, window, 0)), slot
 
     def put(
         self,
-        place: Any,
-        entry: Int[Array, ""],
-        o: Observation,
-        known: Node,
-        new: Node,
-        expand: Bool[Array, ""],
-    ) -> tuple["HashedChildren", Bool[Array, ""]]:
-        slot, room = place
-        made = expand & room
-        slot = jnp.where(made, slot, self.node.shape[0] - 1)
-        row = jnp.where(made, new, self.entry.shape[0] - 1)
+        slot: Lanes,
+        entry: Lanes,
+        o: Int[Array, "lanes observation_features"],
+        leaf: Bool[Array, " lanes"],
+        size: Int[Array, ""],
+    ) -> tuple["HashedChildren", Int[Array, ""]]:
+        leaf = leaf & (slot < self.node.shape[0] - 1)
+        first, rank, number = _share(slot, leaf)
+        slot = jnp.where(leaf, slot, self.node.shape[0] - 1)
+        row = jnp.where(leaf, size + rank, self.entry.shape[0] - 1)
         return HashedChildren(
-            self.node.at[slot].set(jnp.where(made, new, 0), **IN_PLACE),
-            self.entry.at[row].set(entry, **IN_PLACE),
-            self.o.at[row].set(o, **IN_PLACE),
-        ), made
+            self.node.at[slot].set(jnp.where(leaf, size + rank, 0), **IN_PLACE),
+            self.entry.at[row].set(jnp.where(leaf, entry[first], 0), **IN_PLACE),
+            self.o.at[row].set(jnp.where(leaf[:, None], o[first], 0), **IN_PLACE),
+        ), size + number
 
 
 def no_children(num_nodes: int, num_actions: int, observation_sizes: tuple[int, ...]) -> Children:

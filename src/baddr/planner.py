@@ -1,6 +1,6 @@
 """PO-UCT with model root sampling (Alg. 2), many trees at once.
 
-One flat loop over explicitly batched lanes, one lane per run. Each iteration moves every lane by one
+One flat loop over explicitly batched lanes. Each iteration moves every lane by one
 simulated step; a lane that ends its simulation starts the next at once, so no lane waits for another.
 
 The backup of a finished simulation rides along with the next one. Its returns need no backward pass:
@@ -9,6 +9,10 @@ from the root down, and in the iteration in which the new simulation stands at l
 path is backed up just before it is read. Each iteration writes one entry of the statistics instead of a
 whole path, every simulation sees all earlier ones, and the old path's storage is free for the new path
 just behind it. Only where a new simulation ends before the old path does, the lane pauses.
+
+Several lanes may share a tree (`lanes`): simulations in flight that do not see each other's returns yet, but
+do see each other's visits, which count from the moment of the choice (Liu et al., 2020, "Watch the
+unobserved"). One lane is PO-UCT as published.
 """
 
 import math
@@ -44,7 +48,9 @@ class Root(NamedTuple):
 class _Tree(NamedTuple):
     """Nodes are histories; node 0 is the root, and the last slot takes the writes that do not count."""
 
-    sums: Float[Array, "slots 2"]  # per (node, a): visits N(h, a) and the sum of their returns
+    # Per (node, a): visits N(h, a) that were backed up, the sum of their returns and, where lanes share the
+    # tree, visits that were chosen.
+    sums: Float[Array, "slots columns"]
     children: Children  # from (node, a) and o to a node
     size: Int[Array, ""]
 
@@ -69,8 +75,17 @@ class _Simulation(NamedTuple):
     tree_levels: Int[Array, ""]  # levels of the path that lie in the tree
     backup_levels: Int[Array, ""]  # of the finished simulation
     backup_total: Float[Array, ""]
-    started: Int[Array, ""]  # simulations started so far, this one included
-    steps: Int[Array, ""]
+    steps: Int[Array, ""]  # simulated by this lane
+    live: Bool[Array, ""]  # not out of work yet
+
+
+class _Search(NamedTuple):
+    """A run's tree, and its lanes stacked."""
+
+    tree: _Tree
+    path: _Path
+    now: _Simulation
+    started: Int[Array, ""]  # simulations started so far
 
 
 def effective_depth(discount: float, depth: int) -> int:
@@ -105,17 +120,18 @@ def search(
     active: Bool[Array, " runs"] | None = None,
     rollout: Rollout | None = None,
     leaf_value: LeafValue | None = None,
+    lanes: int = 1,
 ) -> Root:
     """Alg. 2 from each run's belief: the root statistics of `num_simulations` simulations.
 
     A simulation starts from `pomdp.sample_root`, so this plans in a plain POMDP and in a GBA-POMDP alike.
     Depth is limited to min(depth, steps_left). Below the tree, actions come from `rollout` (uniform
     where None), or a simulation ends at the node that it adds, valued by `leaf_value`. A run that is not
-    `active` is passed over.
+    `active` is passed over. `lanes` simulations of a tree are in flight at a time.
     """
-    num_runs = keys.shape[0]
+    num_runs, lanes = keys.shape[0], min(lanes, num_simulations)
     active = jnp.ones((num_runs,), bool) if active is None else active
-    if num_runs == 1:
+    if num_runs == 1 and lanes == 1:
         # A lane alone makes XLA copy its whole tree in every iteration (the one-lane gather is fused into
         # each of its readers, which then outlive the write). A second, idle lane avoids it.
         twice = lambda tree: jax.tree.map(lambda x: jnp.concatenate([x, x]), tree)
@@ -141,124 +157,148 @@ def search(
     def sample_roots(key: Key[Array, ""], belief: Particles) -> tuple[PyTree, PyTree]:
         return jax.vmap(pomdp.sample_root, in_axes=(0, None))(jr.split(key, num_simulations), belief)
 
-    def iterate(
-        key: Key[Array, ""],
-        roots: tuple[PyTree, PyTree],
-        belief: Particles,
-        limit: Int[Array, ""],
-        lane: tuple[_Tree, _Path, _Simulation],
-    ) -> tuple[_Tree, _Path, _Simulation]:
-        tree, path, now = lane
+    def backup(sums: Array, path: _Path, now: _Simulation) -> Float[Array, "slots columns"]:
+        """Level j of the finished simulations: N(h, a) += 1, and their return to Q(h, a)'s sum."""
+        entry, before = jax.vmap(lambda path, j: (path.entry[j], path.before[j]))(path, now.level)
+        G = (now.backup_total - before) / _power(gamma, now.level)
+        entry = jnp.where(now.level < now.backup_levels, entry, num_entries)
+        if lanes == 1:
+            return sums.at[entry].add(jnp.stack([jnp.ones_like(G), G], axis=1), **IN_PLACE)
+        return _add(sums, entry, jnp.stack([jnp.ones_like(G), G, jnp.zeros_like(G)], axis=1))
+
+    def simulate(
+        key: Key[Array, ""], sums: Array, belief: Particles, limit: Int[Array, ""], now: _Simulation
+    ) -> tuple[Action, PyTree, Array, Scalar, Bool[Array, ""]]:
+        """Choose an action and take a step: a, s', o, r, and whether the simulation ends."""
         key_action, key_rollout, key_step = jr.split(key, 3)
-        gamma_j = jnp.float32(gamma) ** now.level.astype(jnp.float32)
-
-        # Back up level j of the finished simulation: N(h, a) += 1, and its return to Q(h, a)'s sum.
-        G = (now.backup_total - path.before[now.level]) / gamma_j
-        entry = jnp.where(now.level < now.backup_levels, path.entry[now.level], num_entries)
-        sums = tree.sums.at[entry].add(jnp.stack([jnp.float32(1), G]), **IN_PLACE)
-
-        # Choose an action and simulate it.
-        here = jax.lax.dynamic_slice(sums, (now.node * A, 0), (A, 2))
+        here = jax.lax.dynamic_slice(sums, (now.node * A, 0), (A, sums.shape[1]))
         N, Q = here[:, 0], here[:, 1] / jnp.maximum(here[:, 0], 1)
+        if lanes > 1:  # an action whose visits are all in flight is as good as the average
+            average = jnp.sum(here[:, 1]) / jnp.maximum(jnp.sum(N), 1)
+            N, Q = here[:, 2], jnp.where(N > 0, Q, average)
         if rollout is None:  # a tree node that was never visited chooses uniformly: so does a rollout
             a = ucb(key_action, jnp.where(now.in_tree, N, 0), Q, exploration)
         else:
             a = jnp.where(now.in_tree, ucb(key_action, N, Q, exploration), rollout(key_rollout, now.s))
         world = pomdp.root_pomdp(belief, now.draw)
         s_next, o = world.step(key_step, now.s, a)
-        r = world.reward(now.s, a, s_next)
         end = world.is_terminal(now.s, a, s_next) | (now.level + 1 >= limit)
+        return a, s_next, o, world.reward(now.s, a, s_next), end
+
+    def iterate(
+        key: Key[Array, ""],
+        roots: tuple[PyTree, PyTree],
+        belief: Particles,
+        limit: Int[Array, ""],
+        run: _Search,
+    ) -> _Search:
+        tree, path, now, started = run
+        sums = backup(tree.sums, path, now)
+        keys = key[None] if lanes == 1 else jr.split(key, lanes)
+        step = jax.vmap(simulate, in_axes=(0, None, None, None, 0))
+        a, s_next, o, r, end = step(keys, sums, belief, limit, now)
 
         # Record the step on the path, and find or make the child h' = (h, a, o).
         on_tree = now.running & now.in_tree
-        level = jnp.where(on_tree, now.level, depth)
         entry = now.node * A + a
-        path = _Path(
-            path.entry.at[level].set(entry, **IN_PLACE),
-            path.before.at[level].set(now.total, **IN_PLACE),
-        )
-        known, place = tree.children.find(entry, o, on_tree)
+        path = jax.vmap(_record)(path, jnp.where(on_tree, now.level, depth), entry, now.total)
+        if lanes > 1:
+            chosen = jnp.where(on_tree, entry, num_entries)
+            sums = _add(sums, chosen, jnp.tile(jnp.array([0.0, 0.0, 1.0]), (lanes, 1)))
+        known, slot = jax.vmap(tree.children.find)(entry, o)
+        known = jnp.where(on_tree, known, 0)
         leaf = on_tree & (known == 0) & ~end
-        children, expanded = tree.children.put(place, entry, o, known, tree.size, leaf)
-        tree = _Tree(sums, children, tree.size + expanded.astype(jnp.int32))
+        tree = _Tree(sums, *tree.children.put(slot, entry, o, leaf, tree.size))
         if leaf_value is not None:
-            r = r + jnp.where(leaf, gamma * leaf_value(s_next), 0)
+            r = r + jnp.where(leaf, gamma * jax.vmap(leaf_value)(s_next), 0)
             end = end | leaf
-
         now = now._replace(
             s=s_next,
             node=known,
-            in_tree=now.in_tree & (known > 0),
-            total=jnp.where(now.running, now.total + gamma_j * r, now.total),
+            in_tree=known > 0,
+            total=jnp.where(now.running, now.total + _power(gamma, now.level) * r, now.total),
             tree_levels=now.tree_levels + on_tree.astype(jnp.int32),
             steps=now.steps + now.running.astype(jnp.int32),
             running=now.running & ~end,
             level=now.level + 1,
         )
 
-        # Start the next simulation where both this one and the older backup are done.
-        done = ~now.running & (now.level >= now.backup_levels) & (now.started <= num_simulations)
-        s_root, draw = tree_at_index(roots, jnp.minimum(now.started, num_simulations - 1))
-        zero = jnp.int32(0)
-        fresh = _Simulation(
-            s=s_root,
+        # Start the next simulation where both this one and the older backup are done. A lane that finds no
+        # work left goes down once more, to back up its last simulation.
+        done = now.live & ~now.running & (now.level >= now.backup_levels)
+        number = started + jnp.cumsum(done, dtype=jnp.int32) - 1
+        fresh = jax.vmap(begin, in_axes=(None, 0, 0))(roots, number, now)
+        now = jax.vmap(_where)(done, fresh, now)
+        return _Search(tree, path, now, started + jnp.sum(done, dtype=jnp.int32))
+
+    def begin(roots: PyTree, number: Int[Array, ""], before: _Simulation) -> _Simulation:
+        """Simulation `number`, where there is one, with the backup of the one before it in its lane."""
+        s, draw = tree_at_index(roots, jnp.minimum(number, num_simulations - 1))
+        running, zero = number < num_simulations, jnp.int32(0)
+        return _Simulation(
+            s=s,
             draw=draw,
             node=zero,
             in_tree=jnp.array(True),
-            running=now.started < num_simulations,
+            running=running,
             level=zero,
             total=jnp.float32(0),
             tree_levels=zero,
-            backup_levels=now.tree_levels,
-            backup_total=now.total,
-            started=now.started + 1,
-            steps=now.steps,
+            backup_levels=before.tree_levels,
+            backup_total=before.total,
+            steps=before.steps,
+            live=running | (before.tree_levels > 0),
         )
-        return tree, path, jax.tree.map(lambda x, y: jnp.where(done, x, y), fresh, now)
 
-    def first(active: Bool[Array, ""], roots: PyTree) -> tuple[_Tree, _Path, _Simulation]:
-        zero = jnp.int32(0)
+    def first(active: Bool[Array, ""], roots: PyTree) -> _Search:
+        zero, off = jnp.int32(0), jnp.array(False)
         s, draw = tree_at_index(roots, zero)
-        tree = _Tree(
-            jnp.zeros((num_entries + 1, 2)),
-            no_children(num_simulations + 1, A, pomdp.observation_sizes),
-            jnp.int32(1),
+        none = _Simulation(
+            s, draw, zero, off, off, zero, jnp.float32(0), zero, zero, jnp.float32(0), zero, off
         )
-        path = _Path(jnp.zeros((depth + 1,), jnp.int32), jnp.zeros((depth + 1,)))
-        return (
-            tree,
+        now = jax.vmap(begin, in_axes=(None, 0, None))(roots, jnp.arange(lanes, dtype=jnp.int32), none)
+        now = now._replace(running=now.running & active, in_tree=now.in_tree & active, live=now.live & active)
+        children = no_children(num_simulations + 1, A, pomdp.observation_sizes)
+        path = _Path(jnp.zeros((lanes, depth + 1), jnp.int32), jnp.zeros((lanes, depth + 1)))
+        return _Search(
+            _Tree(jnp.zeros((num_entries + 1, 2 if lanes == 1 else 3)), children, jnp.int32(1)),
             path,
-            _Simulation(
-                s=s,
-                draw=draw,
-                node=zero,
-                in_tree=active,
-                running=active,
-                level=zero,
-                total=jnp.float32(0),
-                tree_levels=zero,
-                backup_levels=zero,
-                backup_total=jnp.float32(0),
-                started=jnp.where(active, 1, num_simulations + 2),
-                steps=zero,
-            ),
+            now,
+            jnp.int32(lanes),
         )
 
-    def unfinished(carry) -> Bool[Array, ""]:
-        _, (_, _, now) = carry
-        pending = now.running | (now.level < now.backup_levels) | (now.started <= num_simulations)
-        return jnp.any(pending)
-
-    def body(carry):
-        i, lanes = carry
+    def body(carry: tuple[Int[Array, ""], _Search]) -> tuple[Int[Array, ""], _Search]:
+        i, runs = carry
         keys_now = jax.vmap(jr.fold_in, in_axes=(0, None))(keys_loop, i)
-        return i + 1, jax.vmap(iterate)(keys_now, roots, belief, limit, lanes)
+        return i + 1, jax.vmap(iterate)(keys_now, roots, belief, limit, runs)
 
     keys_roots, keys_loop = jnp.moveaxis(jax.vmap(jr.split)(keys), 1, 0)
     roots = jax.vmap(sample_roots)(keys_roots, belief)
-    _, (tree, _, now) = jax.lax.while_loop(unfinished, body, (jnp.int32(0), jax.vmap(first)(active, roots)))
-    N, total = jnp.moveaxis(tree.sums[:, :A], -1, 0)
-    return Root(total / jnp.maximum(N, 1), N, tree.size, now.steps)
+    start = jnp.int32(0), jax.vmap(first)(active, roots)
+    _, (tree, _, now, _) = jax.lax.while_loop(lambda carry: jnp.any(carry[1].now.live), body, start)
+    N, total = tree.sums[:, :A, 0], tree.sums[:, :A, 1]
+    return Root(total / jnp.maximum(N, 1), N, tree.size, jnp.sum(now.steps, axis=1, dtype=jnp.int32))
+
+
+def _add(
+    sums: Float[Array, "slots columns"], entry: Int[Array, " lanes"], new: Float[Array, "lanes columns"]
+) -> Float[Array, "slots columns"]:
+    """sums[entry] += new. Lanes with one entry write the same, so the order of writes does not matter."""
+    same = entry[:, None] == entry[None]
+    total = jnp.sum(jnp.where(same[:, :, None], new[None], 0), axis=1)
+    return sums.at[entry].set(sums[entry] + total, **IN_PLACE)
+
+
+def _power(gamma: float, level: Int[Array, "*lanes"]) -> Float[Array, "*lanes"]:
+    return jnp.float32(gamma) ** level.astype(jnp.float32)
+
+
+def _record(path: _Path, level: Int[Array, ""], entry: Int[Array, ""], before: Scalar) -> _Path:
+    return _Path(path.entry.at[level].set(entry, **IN_PLACE), path.before.at[level].set(before, **IN_PLACE))
+
+
+def _where(condition: Bool[Array, ""], yes: PyTree, no: PyTree) -> PyTree:
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)
 
 
 def best_action(key: Key[Array, ""], root: Root) -> Action:

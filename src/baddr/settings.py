@@ -19,9 +19,13 @@ class Planner:
     """The UCB constant u: about the range of an episode's returns."""
     depth: int = 0
     """Search depth; 0: to the end of the episode."""
+    lanes: int = 0
+    """Simulations of one tree in flight at a time; 1: PO-UCT as published; 0: chosen so that few runs fill the
+    device."""
 
     def problems(self) -> list[str]:
         return wrong(
+            (self.lanes >= 0, "planner.lanes must not be negative"),
             (self.num_simulations >= 1, "planner.num-simulations must be at least 1"),
             (self.exploration >= 0, "planner.exploration must not be negative"),
             (self.depth >= 0, "planner.depth must be 0 (to the end of the episode) or more"),
@@ -144,8 +148,8 @@ def training_settings(network: Network, pretrain: Pretrain) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class DPFRL:
-    """Discriminative particle filter RL (Ma et al. 2020), learned with A2C. Defaults: the paper's appendix, and
-    the published program's where the appendix is silent. Agent a2c has a GRU in the particle filter's place."""
+    """Discriminative particle filter RL (Ma et al. 2020), learned with A2C. Defaults: the paper's appendix,
+    and the published program's where it is silent. Agent a2c has a GRU in the particle filter's place."""
 
     learning_rate: float = 3e-4
     """Step size of RMSProp, constant."""
@@ -170,12 +174,12 @@ class DPFRL:
     encoder: Literal["auto", "onehot", "grid"] = "auto"
     """One-hot features and 2 layers, or an embedding and 3 convolutions; auto: grid where 12 features or more
     all have the same number of values, above 2."""
-    grid_rows: int = 3
-    """Rows of the grid that the observation features fill, row by row."""
+    grid_columns: int = 3
+    """Columns of the grid that the observation features fill, row by row."""
     embedding: int = 8
     """Numbers that stand for a cell of the grid."""
     start_action: Literal["first", "none"] = "first"
-    """The action before an episode's first observation: action 0 (the published program), or no one-hot at all."""
+    """The action before an episode's first observation: action 0 (the published program's), or none."""
     reward_scale: float = 1.0
     """Learn from rewards times this; what is recorded is not scaled."""
     critic_coefficient: float = 0.5
@@ -193,7 +197,7 @@ class DPFRL:
 
     def problems(self) -> list[str]:
         least = ("num_particles", "actors", "sample_length", "back_segments", "hidden", "observation_width")
-        least += ("action_width", "features", "grid_rows", "embedding")
+        least += ("action_width", "features", "grid_columns", "embedding")
         none_negative = ("learning_rate", "critic_coefficient", "actor_coefficient", "entropy_coefficient")
         flag = lambda name: "dpfrl." + name.replace("_", "-")
         return wrong(
@@ -383,7 +387,7 @@ class Cassandra:
     prior_total: float = 10.0
     """The prior's total count per row."""
     prior_noise: float = 0.5
-    """The prior's expectation: 0 is the file's model, 1 is uniform over all outcomes, between is their mixture."""
+    """How far the prior's expectation is from the file: 0 is its model, 1 is uniform over all outcomes."""
     learned: Literal["TO", "T", "O"] = "TO"
     """What is to be learned: transitions (T), observations (O) or both; the rest is known."""
 

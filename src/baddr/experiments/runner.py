@@ -46,6 +46,8 @@ from baddr.prior import Fit
 STEPS_PER_BLOCK = 8  # real steps between two looks at the clock
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 LARGEST_CHUNK = {"cpu": 64, "gpu": 4096}
+WIDTH = {"cpu": 16, "gpu": 4096}  # lanes, over all runs of a chunk, beyond which a step of one costs the same
+SIMULATIONS_PER_LANE = 1024  # fewer cost return: see docs/results.md
 MEMORY_SHARE = 0.5  # of the device's memory that one chunk may take
 MICROSECONDS_PER_STEP = {"cpu": 0.5, "gpu": 0.01}  # of planning, at a full chunk: see benchmarks/
 
@@ -84,6 +86,12 @@ def choose_chunk_size(experiment: Experiment[Any], agent: Agent) -> int:
     return max(1, min(share, limit, LARGEST_CHUNK.get(device.platform, 4096)))
 
 
+def choose_lanes(experiment: Experiment[Any]) -> int:
+    """Simulations of a tree in flight: what few runs need to fill the device, while it costs no return."""
+    width = WIDTH.get(jax.default_backend(), 4096) // experiment.chunk_size
+    return max(1, min(width, experiment.planner.num_simulations // SIMULATIONS_PER_LANE))
+
+
 def workers() -> int:
     """Chunks computed at the same time: one per core of a CPU, one on an accelerator."""
     return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 1
@@ -107,6 +115,9 @@ def resolve(experiment: Experiment[Any], progress: Progress | None = None) -> Re
     agent = build_agent(experiment, domain, posterior)
     if experiment.chunk_size == 0:
         experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, agent))
+    if experiment.planner.lanes == 0:
+        experiment = replace(experiment, planner=replace(experiment.planner, lanes=choose_lanes(experiment)))
+        agent = build_agent(experiment, domain, posterior)
     return Resolved(experiment, domain, agent, fit)
 
 
