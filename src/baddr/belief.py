@@ -130,7 +130,8 @@ def rejection_sampling(
         key_particle, key_D, key_step = jr.split(key, 3)
         i = belief.sample(key_particle)
         s, theta = belief.at(i)
-        D = gba.posterior.sample(key_D, theta)
+        epsilon = gba.posterior.draw(key_D, theta)
+        D = gba.posterior.dynamics_of(belief.states.theta, i, epsilon)
         s_next, o_proposed = D.step(key_step, s, a)
         return i, s_next, jnp.all(o_proposed == o), D.observation_log_prob(s, a, s_next, o)
 

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.random as jr
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from baddr.particles import Particles, tree_at_index
+from baddr.particles import Particles
 from baddr.pomdp import POMDP, Action, Observation, Scalar
 from baddr.posteriors.base import Posterior
 
@@ -73,5 +73,4 @@ class GBAPOMDP(POMDP):
         if not self.root_sampling:
             return self
         i, epsilon = draw
-        theta = tree_at_index(belief.states.theta, i)
-        return self.pomdp.with_dynamics(self.posterior.dynamics(theta, epsilon))
+        return self.pomdp.with_dynamics(self.posterior.dynamics_of(belief.states.theta, i, epsilon))

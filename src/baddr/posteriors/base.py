@@ -1,18 +1,18 @@
 """A posterior family p(D; theta) with its parameter update U (Section 3.3)."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
+from baddr.particles import tree_at_index
 from baddr.pomdp import Action, Dynamics, Observation, State
 
 Theta = PyTree[Any]
-NUM_DRAWS = 64  # models drawn for a moment that has no closed form
 
 
 class Posterior(eqx.Module):
@@ -22,6 +22,8 @@ class Posterior(eqx.Module):
     that the draw adds to theta (a dropout mask; nothing, where D is theta's expected model). A planner
     keeps epsilon and the particle's index for a whole simulation and never copies theta.
     """
+
+    num_draws: ClassVar[int] = 64  # of models, for a moment that has no closed form
 
     @abstractmethod
     def prior(self, key: Key[Array, ""]) -> Theta:
@@ -41,17 +43,31 @@ class Posterior(eqx.Module):
     ) -> Theta:
         """U: the parameters after the transition (s, a, s', o)."""
 
+    def dynamics_of(self, thetas: Theta, i: Int[Array, ""], epsilon: PyTree) -> Dynamics:
+        """The D of particle i among stacked parameters.
+
+        A family whose D reads little of theta at a step overrides this, so that theta is not copied.
+        """
+        return self.dynamics(tree_at_index(thetas, i), epsilon)
+
     def sample(self, key: Key[Array, ""], theta: Theta) -> Dynamics:
         """Draw D ~ p(.; theta)."""
         return self.dynamics(theta, self.draw(key, theta))
 
-    def observation_moments(
+    def observation_draws(
         self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Mean and variance over D ~ p(.; theta) of p(o | s, a, s'; D): here by Monte Carlo."""
+    ) -> Float[Array, " draws"] | None:
+        """Draws of p(o | s, a, s'; D) over D ~ p(.; theta); None where a draw is theta's expected model."""
 
         def probability(key: Key[Array, ""]) -> Float[Array, ""]:
             return jnp.exp(self.sample(key, theta).observation_log_prob(s, a, s_next, o))
 
-        p = jax.vmap(probability)(jr.split(key, NUM_DRAWS))
-        return jnp.mean(p), jnp.var(p)
+        return jax.vmap(probability)(jr.split(key, self.num_draws))
+
+    def observation_moments(
+        self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Mean and (unbiased) variance over D ~ p(.; theta) of p(o | s, a, s'; D): here by Monte Carlo."""
+        p = self.observation_draws(key, theta, s, a, s_next, o)
+        assert p is not None, f"{type(self).__name__} has no draws: it must give the moments itself"
+        return jnp.mean(p), jnp.var(p, ddof=1)

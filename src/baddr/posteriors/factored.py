@@ -265,10 +265,15 @@ def _tuples(array: np.ndarray) -> tuple:
 
 
 class FactoredDynamics(SplitDynamics):
-    """The D of a Bayes network: p(s' | s, a) and p(o | a, s') as products over the features."""
+    """The D of a Bayes network: p(s' | s, a) and p(o | a, s') as products over the features.
 
-    counts: Float[Array, " counts"]  # or any weights in their place
-    edges: Edges
+    The counts are those of all particles, with the number of this D's own: a step reads a few of its rows,
+    and the rest is not copied.
+    """
+
+    counts: Float[Array, "particles counts"]  # or any weights in their place
+    particle: Int[Array, ""]
+    edges: Bool[Array, " edges"]
     known: Float[Array, " known"]
     layout: Layout = eqx.field(static=True)
 
@@ -299,12 +304,11 @@ class FactoredDynamics(SplitDynamics):
         if not learned.any():
             rows = self.known.at[index].get(mode="clip")
         elif learned.all():
-            rows = self.counts.at[index].get(mode="clip")
+            rows = self.counts.at[self.particle, index].get(mode="clip")
         else:
             of_counts = jnp.asarray(learned)[a][:, None]
-            rows = jnp.where(
-                of_counts, self.counts.at[index].get(mode="clip"), self.known.at[index].get(mode="clip")
-            )
+            rows = self.counts.at[self.particle, index].get(mode="clip")
+            rows = jnp.where(of_counts, rows, self.known.at[index].get(mode="clip"))
         return rows if np.all(column < sizes) else jnp.where(column < sizes, rows, 0)
 
     def _sample(
@@ -441,7 +445,12 @@ class Factored(Posterior):
 
     def dynamics(self, theta: FactoredCounts, epsilon: PyTree) -> FactoredDynamics:
         weights = theta.counts if self.expected else epsilon
-        return FactoredDynamics(weights, theta.edges, self.known, self.layout)
+        return FactoredDynamics(weights[None], jnp.int32(0), theta.edges, self.known, self.layout)
+
+    def dynamics_of(self, thetas: FactoredCounts, i: Int[Array, ""], epsilon: PyTree) -> FactoredDynamics:
+        if self.expected:
+            return FactoredDynamics(thetas.counts, i, thetas.edges[i], self.known, self.layout)
+        return FactoredDynamics(epsilon[None], jnp.int32(0), thetas.edges[i], self.known, self.layout)
 
     def update(
         self, key: Key[Array, ""], theta: FactoredCounts, s: State, a: Action, s_next: State, o: Observation
@@ -456,12 +465,17 @@ class Factored(Posterior):
         counts = theta.counts.at[jnp.where(grows, index, theta.counts.shape[0])].add(1, mode="drop")
         return FactoredCounts(counts, theta.edges)
 
+    def observation_draws(
+        self, key: Key[Array, ""], theta: FactoredCounts, s: State, a: Action, s_next: State, o: Observation
+    ) -> Float[Array, " draws"] | None:
+        return None if self.expected else super().observation_draws(key, theta, s, a, s_next, o)
+
     def observation_moments(
         self, key: Key[Array, ""], theta: FactoredCounts, s: State, a: Action, s_next: State, o: Observation
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Mean and variance of a product of independent Dirichlet entries, in closed form."""
         n, m = len(s), len(o)
-        D = FactoredDynamics(theta.counts, theta.edges, self.known, self.layout)
+        D = FactoredDynamics(theta.counts[None], jnp.int32(0), theta.edges, self.known, self.layout)
         mean = jnp.exp(D.observation_log_prob(s, a, s_next, o))
         _, tables = _split(self.layout, tuple(range(n, n + m)))
         if not tables:
@@ -487,7 +501,7 @@ class Factored(Posterior):
 def expected_dynamics(graph: Graph) -> FactoredDynamics:
     """The expected model of a graph's prior: the graph itself, where all its nodes are known."""
     posterior = Factored(graph)
-    return FactoredDynamics(posterior.counts, jnp.zeros((0,), bool), posterior.known, posterior.layout)
+    return posterior.dynamics(FactoredCounts(posterior.counts, jnp.zeros((0,), bool)), ())
 
 
 def _prior_table(counts: Float[Array, " counts"], table: Table, edges: Edges) -> Float[Array, " entries"]:
