@@ -39,14 +39,14 @@ class SlotNorm(eqx.Module):
     def __init__(self, num_particles: int):
         self.scale, self.shift = jnp.ones((num_particles,)), jnp.zeros((num_particles,))
 
-    def __call__(self, x: Float[Array, "B K D"]) -> Float[Array, "B K D"]:
+    def __call__(self, x: Float[Array, "B K D"]) -> Float[Array, "B ..."]:
         centred = x - jnp.mean(x, axis=(0, 2), keepdims=True)
         variance = jnp.mean(centred**2, axis=(0, 2), keepdims=True)
         normed = centred * jax.lax.rsqrt(variance + VARIANCE_FLOOR)
         return normed * self.scale[None, :, None] + self.shift[None, :, None]
 
 
-def joint(linear: Linear, h: ParticleState, x: Float[Array, "B X"]) -> Float[Array, "B K _"]:
+def joint(linear: Linear, h: ParticleState, x: Float[Array, "B X"]) -> Float[Array, "B ..."]:
     """W [h; x] + b of every particle. The x part is the same for all of them, and computed once."""
     width = h.shape[-1]
     shared = x @ linear.weight[width:]

@@ -61,20 +61,20 @@ class GridEncoder(eqx.Module):
     embedding: Float[Array, "values numbers"]
     kernels: tuple[Float[Array, "3 3 _ _"], ...]
     biases: tuple[Float[Array, " _"], ...]
-    rows: int = eqx.field(static=True)
+    columns: int = eqx.field(static=True)
 
-    def __init__(self, key: Key[Array, ""], num_values: int, rows: int, numbers: int):
+    def __init__(self, key: Key[Array, ""], num_values: int, columns: int, numbers: int):
         key, key_embedding = jr.split(key)
         self.embedding = jr.normal(key_embedding, (num_values, numbers))
         widths = zip((numbers, *CHANNELS), CHANNELS, strict=False)
         keys = jr.split(key, len(CHANNELS))
         self.kernels = tuple(kaiming(k, (3, 3, i, o), 9 * i) for k, (i, o) in zip(keys, widths, strict=True))
         self.biases = tuple(jnp.zeros((width,)) for width in CHANNELS)
-        self.rows = rows
+        self.columns = columns
 
     def __call__(self, o: Int[Array, "B n"]) -> Float[Array, "B E"]:
         image = jax.nn.one_hot(o, len(self.embedding)) @ self.embedding
-        image = image.reshape(len(o), self.rows, -1, image.shape[-1])
+        image = image.reshape(len(o), -1, self.columns, image.shape[-1])
         layout = ("NHWC", "HWIO", "NHWC")
         for kernel, bias in zip(self.kernels, self.biases, strict=True):
             image = jax.lax.conv_general_dilated(image, kernel, (1, 1), "SAME", dimension_numbers=layout)
@@ -91,9 +91,9 @@ def make_encoder(key: Key[Array, ""], sizes: tuple[int, ...], settings: DPFRL) -
     kind = settings.encoder
     if kind == "onehot" or (kind == "auto" and not looks_like_grid(sizes)):
         return OneHotEncoder(key, sizes, settings.observation_width)
-    if len(sizes) % settings.grid_rows or len(set(sizes)) > 1:
+    if len(sizes) % settings.grid_columns or len(set(sizes)) > 1:
         raise UserError(
-            f"{len(sizes)} observation features do not fill {settings.grid_rows} rows of equal cells: "
-            "set dpfrl.grid-rows, or dpfrl.encoder to onehot."
+            f"{len(sizes)} observation features do not fill {settings.grid_columns} columns of equal cells: "
+            "set dpfrl.grid-columns, or dpfrl.encoder to onehot."
         )
-    return GridEncoder(key, sizes[0], settings.grid_rows, settings.embedding)
+    return GridEncoder(key, sizes[0], settings.grid_columns, settings.embedding)
