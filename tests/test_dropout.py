@@ -299,3 +299,22 @@ def test_a_missing_network_says_so():
         posterior.sample(prng.key(0), posterior.ensemble[0]).observation_log_prob(S, A, S_NEXT, O)
     with pytest.raises(ValueError, match="2 state features"):
         make(Network(inputs=("raw",)))
+
+
+def test_the_histogram_is_the_distribution_over_all_masks():
+    """Fig. i: particles x draws, against every mask of a tiny network; within 4 standard errors."""
+    sizes = ((2,), 3, (3,))
+    posterior = make(Network(hidden=3), sizes=sizes, scale=3)
+    theta, n = posterior.ensemble[0], 2048
+    expected = np.zeros(tiger.NUM_BINS)
+    for masks, side in itertools.product(all_masks(3), (0, 1)):
+        s = jnp.array([side])
+        D = posterior.dynamics(theta, masks)
+        p = float(np.exp(D.observation_log_prob(s, jnp.int32(tiger.LISTEN), s, s)))
+        expected[int(p * tiger.NUM_BINS)] += 1 / (2 * 8)
+    gba = GBAPOMDP(tiger.make_domain().pomdp, posterior)
+    belief = jax.jit(lambda key: initial_belief(key, gba, n))(prng.key(0))
+    found = jax.jit(lambda key: tiger.describe(key, posterior, belief))(prng.key(1))["accuracy_histogram"]
+    standard_error = np.sqrt(expected * (1 - expected) / (posterior.num_draws * n))  # one side: half as many
+    assert np.count_nonzero(expected) > 3
+    assert np.all(np.abs(np.asarray(found) - expected) <= 4 * standard_error + 1e-6)

@@ -554,7 +554,7 @@ def _plain_progress(title: str, seconds: float = 10.0) -> Callable[[str, int, in
 
 def _finish(experiment: Experiment[Any], folder: Folder, failures: list[Any]) -> int:
     """The pictures and the summary."""
-    from baddr.plots import plot_belief, plot_curves
+    from baddr.plots import plot_belief, plot_curves, plot_histograms
 
     results = load_results(folder.path)
     title = f"{experiment.agent} on {experiment.name}"
@@ -562,6 +562,7 @@ def _finish(experiment: Experiment[Any], folder: Folder, failures: list[Any]) ->
         paths = [folder.path / "curve.png", folder.path / "curve.svg"]
         plot_curves({title: results}, "", paths)
         plot_belief(results, title, folder.path / "belief.png")
+        plot_histograms(results, title, lambda name: getattr(experiment.domain, name, None), folder.path)
         print(_summary(experiment, folder, results))
     for failure in failures:
         print(

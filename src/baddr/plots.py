@@ -1,6 +1,7 @@
 """Pictures: learning curves with confidence bands, and what the belief learned."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,28 @@ def plot_belief(columns: Arrays, title: str, path: Path) -> None:
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     _save(figure, path)
+
+
+def plot_histograms(columns: Arrays, title: str, truth: Callable[[str], Any], folder: Path) -> None:
+    """How a belief's distribution over a probability moves, episode by episode, in the mean over runs.
+
+    Draws the columns NAME_histogram_I of the results, the mass in each of equal bins of [0, 1], as NAME.png;
+    `truth` gives a name's true value, or None.
+    """
+    for name in dict.fromkeys(
+        column.partition("_histogram_")[0] for column in columns if "_histogram_" in column
+    ):
+        bins = [column for column in columns if column.startswith(f"{name}_histogram_")]
+        mass = np.stack([np.nanmean(per_run(columns, column), axis=0) for column in bins])
+        figure, axes = _figure()
+        edges = 0.5 + np.arange(mass.shape[1] + 1), np.linspace(0, 1, len(bins) + 1)
+        image = axes.pcolormesh(*edges, mass * len(bins), cmap="Blues", vmin=0)
+        figure.colorbar(image, label="density, mean over the runs")
+        if truth(name) is not None:
+            axes.axhline(truth(name), color=COLOURS[1], linestyle="--", label=f"truth: {truth(name):g}")
+            axes.legend(loc="lower right")
+        axes.set(xlabel="episode", ylabel=f"{name} under the belief", title=title)
+        _save(figure, folder / f"{name}.png")
 
 
 def _figure() -> tuple[Any, Any]:

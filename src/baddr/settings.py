@@ -20,8 +20,8 @@ class Planner:
     depth: int = 0
     """Search depth; 0: to the end of the episode."""
     lanes: int = 0
-    """Simulations of one tree in flight at a time; 1: PO-UCT as published; 0: chosen so that few runs fill the
-    device."""
+    """Simulations of one tree in flight at a time; 1: PO-UCT as published; 0: chosen so that few runs fill
+    the device."""
 
     def problems(self) -> list[str]:
         return wrong(

@@ -22,6 +22,7 @@ from baddr.posteriors.factored import Node, parents
 LISTEN = 2
 NULL = 2
 KNOWN = 10_000.0  # the total of a Dirichlet row that is known
+NUM_BINS = 20  # of the accuracy's histogram
 SIZES = (2,), (3,)  # of the state's and the observation's features
 
 
@@ -114,22 +115,33 @@ def make_domain(
 def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> dict[str, Array]:
     """Mean and standard deviation of each door's hearing accuracy, over the whole mixture.
 
-    Irrelevant features (of factored tiger) are 0.
+    Where the posterior draws models, also their distribution over both doors (Fig. i): the mass of particles
+    x draws in each of 20 bins. Irrelevant features (of factored tiger) are 0.
     """
     irrelevant = jnp.zeros((belief.states.s.shape[-1] - 1,), jnp.int32)
 
-    def moments(key: Key[Array, ""], theta, side: Array) -> tuple[Array, Array]:
+    def accuracy(key: Key[Array, ""], theta, side: Array) -> tuple[Array, Array, Array | None]:
         s = jnp.concatenate([side[None], irrelevant])
-        return posterior.observation_moments(key, theta, s, jnp.int32(LISTEN), s, side[None])
+        heard = key, theta, s, jnp.int32(LISTEN), s, side[None]
+        return *posterior.observation_moments(*heard), posterior.observation_draws(*heard)
 
     sides = jnp.arange(2, dtype=jnp.int32)
     keys = jr.split(key, belief.num_particles)
-    over_sides = jax.vmap(moments, in_axes=(None, None, 0))
-    mean, variance = jax.vmap(over_sides, in_axes=(0, 0, None))(keys, belief.states.theta, sides)
+    over_sides = jax.vmap(accuracy, in_axes=(None, None, 0))
+    mean, variance, draws = jax.vmap(over_sides, in_axes=(0, 0, None))(keys, belief.states.theta, sides)
     w = belief.weights[:, None]
     mixture_mean = jnp.sum(w * mean, axis=0)
     second = jnp.sum(w * (variance + mean**2), axis=0)
-    return {
+    model = {
         "accuracy_mean": mixture_mean,
         "accuracy_std": jnp.sqrt(jnp.maximum(second - mixture_mean**2, 0)),
     }
+    if draws is not None:
+        model["accuracy_histogram"] = histogram(draws, w[:, :, None] / (draws.shape[1] * draws.shape[2]))
+    return model
+
+
+def histogram(p: Float[Array, "..."], mass: Float[Array, "..."]) -> Float[Array, " bins"]:
+    """The mass of the probabilities p in each of 20 equal bins of [0, 1]."""
+    bins = jnp.minimum((p * NUM_BINS).astype(jnp.int32), NUM_BINS - 1)
+    return jnp.zeros((NUM_BINS,)).at[bins].add(jnp.broadcast_to(mass, p.shape))

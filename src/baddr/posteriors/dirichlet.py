@@ -51,6 +51,11 @@ class Dirichlet(Posterior):
         z = flat_index(o, self.observation_sizes)
         return Counts(theta.T.at[i, a, i_next].add(1), theta.O.at[a, i_next, z].add(1))
 
+    def observation_draws(
+        self, key: Key[Array, ""], theta: Counts, s: State, a: Action, s_next: State, o: Observation
+    ) -> Float[Array, " draws"] | None:
+        return None if self.expected else super().observation_draws(key, theta, s, a, s_next, o)
+
     def observation_moments(
         self, key: Key[Array, ""], theta: Counts, s: State, a: Action, s_next: State, o: Observation
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:

@@ -8,7 +8,7 @@ a dozen separate matrices do.
 
 import math
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -23,7 +23,6 @@ from baddr.settings import Network
 
 MASK_BITS = 16  # dropout probabilities are rounded to multiples of 2^-16
 WORD = 32
-NUM_MOMENT_MASKS = 8  # per particle: moments are read as averages over many particles
 UNROLLED = 8  # running sums over up to this many values are written out: they fuse with what surrounds them
 
 Weights = Float[Array, " weights"]  # theta
@@ -262,6 +261,7 @@ class Dropout(Posterior):
     importance weight then comes from other masks than its step, as theirs does.
     """
 
+    num_draws: ClassVar[int] = 8  # per particle: moments are read as averages over many particles
     ensemble: Float[Array, "members weights"]
     architecture: Architecture = eqx.field(static=True)
 
@@ -328,17 +328,6 @@ class Dropout(Posterior):
 
         log_T, log_O = jax.vmap(both)(jr.split(key, num_masks))
         return _log_mean_exp(log_T), _log_mean_exp(log_O)
-
-    def observation_moments(
-        self, key: Key[Array, ""], theta: Weights, s: State, a: Action, s_next: State, o: Observation
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Mean and (unbiased) variance over a few masks of p(o | s, a, s'; w~)."""
-
-        def probability(key: Key[Array, ""]) -> Scalar:
-            return jnp.exp(self.sample(key, theta).observation_log_prob(s, a, s_next, o))
-
-        p = jax.vmap(probability)(jr.split(key, NUM_MOMENT_MASKS))
-        return jnp.mean(p), jnp.var(p, ddof=1)
 
 
 def _flat(gradient: tuple[Layer, ...], n: int, learn: bool) -> Float[Array, " n"]:

@@ -29,3 +29,8 @@ class Frozen(Posterior):
         self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         return self.posterior.observation_moments(key, theta, s, a, s_next, o)
+
+    def observation_draws(
+        self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
+    ) -> Float[Array, " draws"] | None:
+        return self.posterior.observation_draws(key, theta, s, a, s_next, o)

@@ -1,6 +1,7 @@
 """A point mass: the dynamics are known and nothing is learned."""
 
-from jaxtyping import Array, Key
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
 
 from baddr.pomdp import Action, Dynamics, Observation, State
 from baddr.posteriors.base import Posterior
@@ -24,3 +25,13 @@ class Known(Posterior):
         self, key: Key[Array, ""], theta: tuple[()], s: State, a: Action, s_next: State, o: Observation
     ) -> tuple[()]:
         return ()
+
+    def observation_draws(
+        self, key: Key[Array, ""], theta: tuple[()], s: State, a: Action, s_next: State, o: Observation
+    ) -> None:
+        return None
+
+    def observation_moments(
+        self, key: Key[Array, ""], theta: tuple[()], s: State, a: Action, s_next: State, o: Observation
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        return jnp.exp(self.D.observation_log_prob(s, a, s_next, o)), jnp.zeros(())

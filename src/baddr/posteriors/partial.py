@@ -87,3 +87,14 @@ class Partial(Posterior):
         o: Observation,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         return self.observation.observation_moments(key, theta[1], s, a, s_next, o)
+
+    def observation_draws(
+        self,
+        key: Key[Array, ""],
+        theta: tuple[Theta, Theta],
+        s: State,
+        a: Action,
+        s_next: State,
+        o: Observation,
+    ) -> Float[Array, " draws"] | None:
+        return self.observation.observation_draws(key, theta[1], s, a, s_next, o)
