@@ -150,8 +150,9 @@ def figure_graph(lanes: int, total: float) -> Graph:
     def lane(a: int) -> Node:
         def row(lane: int, *distances: int) -> Float[np.ndarray, " lanes"]:
             wanted = min(max(lane + a - STAY, 0), lanes - 1)
+            stays, moves = np.eye(lanes)[lane], np.eye(lanes)[wanted]
             may_be_blocked = wanted != lane and distances[wanted] <= 1
-            return (np.eye(lanes)[lane] + np.eye(lanes)[wanted]) * (total / 2 if may_be_blocked else 0.5)
+            return total / 2 * (stays + moves) if may_be_blocked else moves
 
         return Node(parents("s", range(1 + lanes)), row)
 
