@@ -60,8 +60,9 @@ def plot_belief(columns: Arrays, title: str, path: Path) -> None:
         table = per_run(columns, name)
         low, middle, high = np.nanquantile(table, [0.05, 0.5, 0.95], axis=0)
         episode = 1 + np.arange(table.shape[1])
-        axes.plot(episode, middle, STYLES[i % len(STYLES)], color=COLOURS[i], label=name.replace("_", " "))
-        axes.fill_between(episode, low, high, color=COLOURS[i], alpha=0.2, linewidth=0)
+        colour = COLOURS[i % len(COLOURS)]
+        axes.plot(episode, middle, STYLES[i % len(STYLES)], color=colour, label=name.replace("_", " "))
+        axes.fill_between(episode, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.set(xlabel="episode", ylabel="belief (median and 90 % of the runs)", title=title)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
