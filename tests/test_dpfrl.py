@@ -15,7 +15,7 @@ import pytest
 from jaxtyping import Array
 
 from baddr import prng
-from baddr.baselines import A2C, advance, evaluate, is_finite, start
+from baddr.baselines import A2C, advance, evaluate, start
 from baddr.baselines.a2c import _loss, a2c_loss, clip, n_step_targets, rmsprop
 from baddr.baselines.dpfrl import (
     GRU,
@@ -430,7 +430,18 @@ def test_episodes_are_counted_and_added_up():
     assert np.all(episodes.length[episodes.ended] == 3)
     assert set(np.unique(episodes.return_[episodes.ended])) == {0.0, 1.0}
     np.testing.assert_allclose(episodes.discounted_return, 0.5 * episodes.return_)
-    assert np.all(learner.updates == 5) and np.all(is_finite(learner))
+    for i in range(2):
+        np.testing.assert_array_equal(episodes.episode[i][episodes.ended[i]], np.arange(12))
+    assert np.all(learner.updates == 5) and np.all(learner.episode == 12) and not np.any(learner.failed)
+
+
+def test_a_learner_whose_weights_overflow_stops_counting():
+    agent, learner, _ = lived(5)
+    broken = eqx.tree_at(lambda w: w.network.critic.bias, learner, jnp.array([[jnp.nan], [0.0]]))
+    broken, episodes = advance(broken, agent, 5)
+    assert list(broken.failed) == [True, False]
+    assert not np.any(episodes.ended[0]) and np.sum(episodes.ended[1]) == 3 * 4
+    assert list(broken.episode) == [12, 24]
 
 
 def test_blocks_and_neighbours_do_not_matter():

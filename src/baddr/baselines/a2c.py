@@ -55,6 +55,8 @@ class Learner(NamedTuple):
 
     key: Key[Array, "*seeds"]
     updates: Int[Array, "*seeds"]
+    episode: Int[Array, "*seeds"]  # episodes ended so far, over all actors
+    failed: Bool[Array, "*seeds"]  # the weights hold a NaN or an infinity: its episodes no longer count
     network: ActorCritic
     mean_square: ActorCritic  # RMSProp's
     actors: Actors
@@ -62,9 +64,12 @@ class Learner(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """The steps at which an episode `ended`, and what it came to; in time order, then by actor."""
+    """The steps at which an episode `ended`, its number, and what it came to.
+
+    A learner's episodes are numbered as they end; those that end at the same step, in the actors' order."""
 
     ended: Bool[Array, "*steps B"]
+    episode: Int[Array, "*steps B"]
     return_: Float[Array, "*steps B"]
     discounted_return: Float[Array, "*steps B"]
     length: Int[Array, "*steps B"]
@@ -100,7 +105,9 @@ def _start(key: Key[Array, ""], agent: A2C) -> Learner:
     _, ancestors = jax.eval_shape(network.step, key, latent, actors.seen)
     kept = lambda x: jnp.zeros((settings.back_segments - 1, settings.sample_length, *x.shape), x.dtype)
     window = Window(latent, jax.tree.map(kept, actors.seen), jax.tree.map(kept, ancestors))
-    return Learner(key_updates, jnp.int32(0), network, jax.tree.map(jnp.zeros_like, network), actors, window)
+    mean_square = jax.tree.map(jnp.zeros_like, network)
+    zero = jnp.int32(0)
+    return Learner(key_updates, zero, zero, jnp.array(False), network, mean_square, actors, window)
 
 
 @eqx.filter_jit
@@ -113,12 +120,6 @@ def advance(learner: Learner, agent: A2C, num_updates: int) -> tuple[Learner, Ep
         return jax.lax.scan(update, learner, jnp.arange(num_updates, dtype=jnp.int32))
 
     return over_runs(one_seed)(learner)
-
-
-def is_finite(learner: Learner) -> Bool[Array, " seeds"]:
-    """Whether a seed's weights hold neither NaN nor infinity."""
-    fine = [jnp.all(jnp.isfinite(x), axis=tuple(range(1, x.ndim))) for x in jax.tree.leaves(learner.network)]
-    return jnp.all(jnp.stack(fine), axis=0)
 
 
 def _update(learner: Learner, agent: A2C, position: Int[Array, ""]) -> tuple[Learner, Episodes]:
@@ -135,7 +136,22 @@ def _update(learner: Learner, agent: A2C, position: Int[Array, ""]) -> tuple[Lea
         jax.tree.map(lambda closed, old: jnp.where(last, closed, old), latent, learner.window.latent),
         *jax.tree.map(store, learner.window[1:], (sample.seen, sample.ancestors)),
     )
-    return Learner(learner.key, learner.updates + 1, network, mean_square, actors, window), sample.episodes
+    failed = learner.failed | ~_is_finite(network)
+    episodes = sample.episodes._replace(ended=sample.episodes.ended & ~failed)
+    episodes = _numbered(episodes, learner.episode)
+    episode = learner.episode + jnp.sum(episodes.ended, dtype=jnp.int32)
+    learner = Learner(learner.key, learner.updates + 1, episode, failed, network, mean_square, actors, window)
+    return learner, episodes
+
+
+def _is_finite(network: ActorCritic) -> Bool[Array, ""]:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(network)]))
+
+
+def _numbered(episodes: Episodes, first: Int[Array, ""]) -> Episodes:
+    """Episodes with their numbers, from `first` on."""
+    before = jnp.cumsum(episodes.ended.ravel(), dtype=jnp.int32) - 1
+    return episodes._replace(episode=first + before.reshape(episodes.ended.shape))
 
 
 def _loss(
@@ -211,7 +227,7 @@ def _world(
     ended = pomdp.is_terminal(actor.s, a, s_next) | (actor.t + 1 >= pomdp.horizon)
     return_ = actor.return_ + r
     discounted = actor.discounted_return + jnp.float32(pomdp.discount) ** actor.t.astype(jnp.float32) * r
-    episode = Episodes(ended, return_, discounted, actor.t + 1)
+    episode = Episodes(ended, jnp.int32(0), return_, discounted, actor.t + 1)
     on = Actors(s_next, Seen(o, a, jnp.array(False)), actor.t + 1, return_, discounted)
     nothing = jnp.float32(0)
     s, o = _restart(key_restart, pomdp)
@@ -297,6 +313,7 @@ def evaluate(
 
         latent = _replay(learner.network, learner, learner.updates % agent.settings.back_segments)
         carry = latent, learner.actors, jnp.zeros((agent.settings.actors,), jnp.int32)
-        return jax.lax.scan(act, carry, jnp.arange(num_steps, dtype=jnp.int32))[1]
+        _, episodes = jax.lax.scan(act, carry, jnp.arange(num_steps, dtype=jnp.int32))
+        return _numbered(episodes, jnp.int32(0))
 
     return over_runs(one_seed)(keys, learner)
