@@ -2,8 +2,8 @@
 
     python benchmarks/planner.py [--batches 1 64] [--simulations 4096] [--particles 1024]
 
-Tiger at the paper's settings; the median of several repeats on whatever device JAX finds. For one CPU core,
-run it under `taskset -c 0`.
+Tiger at the paper's settings, or factored tiger (`--domain factored-tiger`); the median of several repeats on
+whatever device JAX finds. For one CPU core, run it under `taskset -c 0`.
 """
 
 import argparse
@@ -38,17 +38,20 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=4096)
     parser.add_argument("--particles", type=int, default=1024)
     parser.add_argument("--lanes", type=int, nargs="+", default=[1])
-    parser.add_argument("--agents", nargs="+", default=["pomcp", "ba-pomcp", "baddr"])
+    parser.add_argument("--domain", choices=["tiger", "factored-tiger"], default="tiger")
+    parser.add_argument("--agents", nargs="+", default=["pomcp", "ba-pomcp", "fba-pomcp", "baddr"])
+    parser.add_argument("--structure", choices=["true", "uncertain", "full"], default="true")
     options = parser.parse_args()
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(f"{jax.devices()[0].device_kind}, {cores} core(s), load {load:.1f}, jax {jax.__version__}")
     print(f"{'agent':10s} {'runs':>5s} {'ms/plan':>9s} {'us/step':>8s} {'steps/plan':>10s} {'ms/update':>9s}")
     for name in options.agents:
-        experiment = preset("tiger", name)
+        experiment = preset(options.domain, name)
         experiment = replace(
             experiment,
             planner=replace(experiment.planner, num_simulations=options.simulations),
             filter=replace(experiment.filter, num_particles=options.particles),
+            factored=replace(experiment.factored, structure=options.structure),
         )
         domain = build_domain(experiment)
         agent = build_agent(experiment, domain)

@@ -31,6 +31,8 @@ _HOMES = {
     "Known": "posteriors",
     "Dirichlet": "posteriors",
     "Counts": "posteriors",
+    "Factored": "posteriors",
+    "Graph": "posteriors",
     "Frozen": "posteriors",
     "Dropout": "posteriors",
     "Partial": "posteriors",
