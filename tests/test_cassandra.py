@@ -406,6 +406,7 @@ def random_model(rng, kinds, prefix):
 
     R = rng.normal(size=(A, S, S)) * 10.0 ** rng.integers(-12, 12, (A, S, S)) * rng.integers(0, 2, (A, S, 1))
     R = np.where(rng.integers(0, 2, (A, S, 1)) == 0, R, R[..., :1])
+    R = np.where(rng.integers(0, 3, (A, S, 1)) == 0, rng.integers(0, 3, (A, S, S)), R)
     names = [tuple(f"{prefix}{i}" for i in range(n)) for n in (S, A, Z)]
     T, O = rows(kinds[0], A, S, S), rows(kinds[1], A, S, Z)
     return Model(*names, float(rng.uniform()), T=T, O=O, R=R, start=rng.dirichlet(np.ones(S)))
@@ -499,6 +500,10 @@ def test_the_prior_is_as_stated(path):
     exact, vague = make_domain(path, prior_noise=0.0), make_domain(path, prior_noise=1.0)
     np.testing.assert_allclose(exact.counts.T, 10 * exact.pomdp.dynamics.T, rtol=1e-6)
     np.testing.assert_allclose(vague.counts.O, 5, rtol=1e-6)
+    with pytest.warns(UserWarning, match="average"):
+        machine = make_domain(str(EXAMPLES / "machine.pomdp"), prior_total=7.0)
+    for table in machine.counts:
+        np.testing.assert_allclose(table.sum(-1), 7, rtol=1e-6)
 
 
 def test_what_is_not_learned_is_known(path):
