@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
+from baddr.errors import StorageError, UserError
+from baddr.experiments.store import Folder, load_results, merge, read_toml
 from tyro.conf import Positional, arg
 
-from baddr.errors import StorageError, UserError
 from baddr.experiments import catalog
 from baddr.experiments.experiment import Experiment, extend, from_toml, of_folder, preset
-from baddr.experiments.store import Folder, load_results, merge, read_toml
 
 E = TypeVar("E")
 
@@ -262,7 +262,6 @@ def prepare(device: str) -> None:
     if device == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
     import jax
-
     from baddr.experiments.cache import compiled_code
 
     if device == "gpu" and jax.default_backend() != "gpu":
@@ -567,7 +566,7 @@ def _finish(experiment: Experiment[Any], folder: Folder, failures: list[Any]) ->
     for failure in failures:
         print(
             f"baddr: run {failure.run} failed in episode {failure.episode}, step {failure.step}: "
-            "its belief holds a NaN or an infinity; its earlier episodes are kept.",
+            "its belief (or its weights) holds a NaN or an infinity; its earlier episodes are kept.",
             file=sys.stderr,
         )
     return 3 if failures else 0
@@ -592,7 +591,10 @@ def _summary(experiment: Experiment[Any], folder: Folder, results: dict[str, Any
         gaps = manifest["prior"]["gap"]
         floor = f"{max(gaps):.4f} nats above the entropy floor at most"
         lines.append(f"  prior: {len(gaps)} network(s), cross-entropy {floor}")
-    impossible, filled = results["impossible_observations"].sum(), results["filled_particles"].sum()
+    impossible, filled = (
+        results[name].sum() if name in results else 0
+        for name in ("impossible_observations", "filled_particles")
+    )
     if impossible or filled:
         lines.append(f"  depletion: {filled} particles filled, {impossible} impossible observations")
     lines.append(f"  wall time {manifest['wall_seconds']:.0f} s; results in {folder.path}")

@@ -6,23 +6,26 @@ import warnings
 from dataclasses import asdict
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Key
-
-from baddr import prng
 from baddr.agent import Agent
+from baddr.baselines import A2C
+from baddr.baselines import start as start_learners
 from baddr.children import no_children
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.experiments.catalog import DOMAINS, NETWORK_AGENTS, nearest
-from baddr.experiments.experiment import Experiment
 from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles
 from baddr.posteriors import Architecture, Dirichlet, Dropout, Factored, Frozen, Known, Partial, Posterior
 from baddr.posteriors.factored import num_counts, particle_bytes
 from baddr.prior import Fit, Progress, cached_prior, pretrain, prior_settings, uniform_states
+from jaxtyping import Array, Key
+
+from baddr import prng
+from baddr.experiments.catalog import DOMAINS, LEARNERS, NETWORK_AGENTS, nearest
+from baddr.experiments.experiment import Experiment
 
 PRIOR_STREAM = 2**32 - 1  # of random numbers, apart from every run's
 
@@ -37,6 +40,8 @@ def build_posterior(
 ) -> tuple[Posterior, Fit | None]:
     """The agent's posterior, and how well its networks fit where it has some."""
     pomdp = domain.pomdp
+    if experiment.agent in LEARNERS:
+        raise UserError(f"Agent {experiment.agent} keeps no belief and does not plan; choose another.")
     if experiment.agent in NETWORK_AGENTS:
         posterior, fit = build_dropout(experiment, domain, progress)
         return (Frozen(posterior) if experiment.agent == "filtering" else posterior), fit
@@ -122,6 +127,11 @@ def build_agent(experiment: Experiment[Any], domain: Domain, posterior: Posterio
     return Agent(gba, experiment.filter, planner, leaf_value=domain.leaf_value, summary=summary, trace=trace)
 
 
+def build_learner(experiment: Experiment[Any], domain: Domain) -> A2C:
+    """DPFRL, or A2C with a GRU."""
+    return A2C(domain.pomdp, experiment.dpfrl, particles=experiment.agent == "dpfrl")
+
+
 class ModelSummary:
     """The columns about the model belief."""
 
@@ -133,9 +143,15 @@ class ModelSummary:
         return self.domain.describe(key, self.posterior, belief)
 
 
-def bytes_per_run(experiment: Experiment[Any], agent: Agent) -> int:
+def bytes_per_run(experiment: Experiment[Any], agent: Agent | A2C) -> int:
     """Device memory of one run: its belief (twice: before and after an update) and its search tree."""
     size = lambda tree: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
+    if isinstance(agent, A2C):  # the learner twice, and what back-propagation keeps: about 12 h + 3 F numbers
+        dpfrl, keys = agent.settings, jax.eval_shape(lambda: jr.split(jr.key(0), 1))
+        steps = dpfrl.actors * dpfrl.sample_length * dpfrl.back_segments
+        numbers = dpfrl.num_particles * (12 * dpfrl.hidden + 3 * dpfrl.features) if agent.particles else 0
+        learner = size(eqx.filter_eval_shape(start_learners, keys, agent))
+        return 2 * learner + 4 * steps * (numbers + 12 * dpfrl.hidden)
     key = jax.eval_shape(lambda: jax.random.key(0))
     belief = size(jax.eval_shape(agent.initial_belief, key))
     if agent.planner is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from baddr.errors import UserError
 from baddr.settings import (
+    DPFRL,
     CollisionAvoidance,
     FactoredTiger,
     Filter,
@@ -42,6 +43,11 @@ class Preset:
     network: Network
     pretrain: Pretrain
     domain: dict[str, Any] = field(default_factory=dict)  # settings of the domain that belong to the preset
+    dpfrl: DPFRL = field(default_factory=DPFRL)
+
+
+def dpfrl_default(settings: Any) -> tuple[DPFRL, int]:
+    return DPFRL(), 20_000
 
 
 @dataclass(frozen=True)
@@ -53,10 +59,15 @@ class Entry:
     settings: Any
     names: Callable[[Any], Names]
     presets: Callable[[Any], dict[str, Preset]]  # for a size of the domain
+    dpfrl: Callable[[Any], tuple[DPFRL, int]] = dpfrl_default  # the best of the paper's sweep; episodes
 
     def preset(self, name: str, agent: str, settings: Any) -> Preset:
         """NAME/network, where there is one, is for the agents whose networks take longer."""
         presets = self.presets(settings)
+        if agent in LEARNERS:  # how many runs the paper averages is not said
+            dpfrl, episodes = self.dpfrl(settings)
+            runs, episodes = (2, 2_000) if name == "quick" else (10, episodes)
+            return replace(presets[name], runs=runs, episodes=episodes, dpfrl=dpfrl)
         special = f"{name}/network" if agent in NETWORK_AGENTS else name
         return presets.get(special, presets[name])
 
@@ -88,6 +99,10 @@ def tiger_presets(settings: Tiger) -> dict[str, Preset]:
     }
 
 
+def tiger_dpfrl(settings: Any) -> tuple[DPFRL, int]:
+    return DPFRL(learning_rate=1e-4, num_particles=30), 40_000
+
+
 def gridverse_names(settings: Gridverse) -> Names:
     cells = tuple(str(i) for i in range(settings.size))
     kinds = ("beyond", "floor", "wall", "goal")
@@ -116,6 +131,10 @@ def gridverse_presets(settings: Gridverse) -> dict[str, Preset]:
         "quick": replace(GRIDVERSE_PAPER, runs=8, episodes=50),
         "paper": replace(GRIDVERSE_PAPER, domain=domain),
     }
+
+
+def gridverse_dpfrl(settings: Gridverse) -> tuple[DPFRL, int]:
+    return DPFRL(learning_rate=1e-3, num_particles=30 if settings.size < 32 else 15), 20_000
 
 
 def road_racing_names(settings: RoadRacing) -> Names:
@@ -163,6 +182,12 @@ def road_racing_presets(settings: RoadRacing) -> dict[str, Preset]:
     return {"quick": replace(paper, runs=64, episodes=40), "quick/network": quick, "paper": paper}
 
 
+def road_racing_dpfrl(settings: RoadRacing) -> tuple[DPFRL, int]:
+    if settings.lanes < 6:
+        return DPFRL(learning_rate=1e-3, num_particles=15), 40_000
+    return DPFRL(learning_rate=3e-4, num_particles=15), 20_000
+
+
 def collision_avoidance_names(settings: CollisionAvoidance) -> Names:
     cells = tuple(map(str, range(settings.size)))
     features = (("column", cells), ("row", cells), ("obstacle's row", cells))
@@ -185,6 +210,10 @@ def collision_avoidance_presets(settings: CollisionAvoidance) -> dict[str, Prese
         "quick/network": replace(COLLISION_PAPER, runs=32, episodes=100),
         "paper": COLLISION_PAPER,
     }
+
+
+def collision_avoidance_dpfrl(settings: CollisionAvoidance) -> tuple[DPFRL, int]:
+    return DPFRL(learning_rate=1e-4, num_particles=30), 600_000
 
 
 def factored_tiger_names(settings: FactoredTiger) -> Names:
@@ -223,6 +252,7 @@ DOMAINS = {
         settings=Tiger(),
         names=tiger_names,
         presets=tiger_presets,
+        dpfrl=tiger_dpfrl,
     ),
     "road-racing": Entry(
         module="baddr.domains.road_racing",
@@ -230,6 +260,7 @@ DOMAINS = {
         settings=RoadRacing(),
         names=road_racing_names,
         presets=road_racing_presets,
+        dpfrl=road_racing_dpfrl,
     ),
     "collision-avoidance": Entry(
         module="baddr.domains.collision_avoidance",
@@ -237,6 +268,7 @@ DOMAINS = {
         settings=CollisionAvoidance(),
         names=collision_avoidance_names,
         presets=collision_avoidance_presets,
+        dpfrl=collision_avoidance_dpfrl,
     ),
     "gridverse": Entry(
         module="baddr.domains.gridverse",
@@ -244,6 +276,7 @@ DOMAINS = {
         settings=Gridverse(),
         names=gridverse_names,
         presets=gridverse_presets,
+        dpfrl=gridverse_dpfrl,
     ),
     "factored-tiger": Entry(
         module="baddr.domains.factored_tiger",
@@ -251,6 +284,7 @@ DOMAINS = {
         settings=FactoredTiger(),
         names=factored_tiger_names,
         presets=tiger_presets,
+        dpfrl=tiger_dpfrl,
     ),
     "sysadmin": Entry(
         module="baddr.domains.sysadmin",
@@ -267,10 +301,13 @@ AGENTS = {
     "ba-pomcp": "tabular Dirichlet counts, PO-UCT with the expected model of the root particle",
     "fba-pomcp": "the same with a Bayes network per action: counts for what is uncertain only",
     "pomcp": "PO-UCT on the true model: the upper bound",
+    "dpfrl": "a learned particle filter and actor-critic: no prior, no model; the paper's baseline",
+    "a2c": "the same with a GRU in the particle filter's place",
     "random": "uniformly random actions",
 }
 
 NETWORK_AGENTS = ("baddr", "filtering")
+LEARNERS = ("dpfrl", "a2c")  # the agents that have no belief and no planner
 
 PRESETS = {
     "quick": "minutes on a laptop: the paper's planner and filter, fewer runs and episodes",

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from baddr.errors import UserError
-from baddr.experiments.catalog import AGENTS, DOMAINS, PRESETS, nearest
 from baddr.experiments.store import Folder, merge, read_toml, to_toml
-from baddr.settings import Factored, Filter, Network, Planner, Pretrain
+from baddr.settings import DPFRL, Factored, Filter, Network, Planner, Pretrain
+
+from baddr.experiments.catalog import AGENTS, DOMAINS, LEARNERS, PRESETS, nearest
 
 DomainSettings = TypeVar("DomainSettings")
 
@@ -18,7 +19,7 @@ class Experiment(Generic[DomainSettings]):
 
     domain: DomainSettings
     agent: str = "baddr"
-    """Who acts: baddr, filtering, ba-pomcp, fba-pomcp, pomcp or random."""
+    """Who acts: baddr, filtering, ba-pomcp, fba-pomcp, pomcp, dpfrl, a2c or random."""
     preset: Literal["quick", "paper"] = "quick"
     """Where settings start from: `quick` (minutes) or `paper` (the paper's sizes)."""
     runs: int = 32
@@ -38,6 +39,7 @@ class Experiment(Generic[DomainSettings]):
     network: Network = field(default_factory=Network)
     pretrain: Pretrain = field(default_factory=Pretrain)
     factored: Factored = field(default_factory=Factored)
+    dpfrl: DPFRL = field(default_factory=DPFRL)
 
     @property
     def name(self) -> str:
@@ -50,9 +52,11 @@ class Experiment(Generic[DomainSettings]):
             (0 <= self.seed < 2**32, "--seed must lie between 0 and 4294967295"),
             (self.chunk_size >= 0, "--chunk-size must not be negative"),
             (-1 <= self.trace < self.runs, f"--trace must name a run, 0 to {self.runs - 1}, or be -1"),
+            (self.agent not in LEARNERS or self.trace < 0, f"--trace: {self.agent} has no belief to trace"),
         ]
         wrong = [sentence for holds, sentence in checks if not holds]
-        groups = (self.planner, self.filter, self.network, self.pretrain, self.factored, self.domain)
+        groups = (self.planner, self.filter, self.network, self.pretrain, self.factored, self.dpfrl)
+        groups += (self.domain,)
         wrong += [sentence for group in groups for sentence in group.problems()]  # type: ignore[attr-defined]
         if wrong:
             raise UserError("; ".join(wrong) + ".")
@@ -79,6 +83,7 @@ def preset(name: str, agent: str = "baddr", preset: str = "quick", settings: Any
         filter=sizes.filter,
         network=sizes.network,
         pretrain=sizes.pretrain,
+        dpfrl=sizes.dpfrl,
     )
 
 
@@ -117,7 +122,7 @@ def check_prior(experiment: Experiment[Any]) -> None:
     source = Folder(Path(experiment.prior))
     theirs = of_folder(source)
     fits = lambda e: (e.name, e.agent, e.network, e.factored, e.filter.num_particles)
-    if fits(theirs) != fits(experiment) or experiment.agent in ("pomcp", "random"):
+    if fits(theirs) != fits(experiment) or experiment.agent in ("pomcp", "random", *LEARNERS):
         raise UserError(
             f"--prior {source.path}: a learned belief can be used by the same agent on the same domain with "
             f"the same network and number of particles; that was {theirs.agent} on {theirs.name} with "

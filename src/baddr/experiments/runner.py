@@ -25,23 +25,29 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from baddr.agent import Agent, Run, Step, advance, start
+from baddr.baselines import A2C, Episodes, Learner
+from baddr.baselines import advance as advance_learners
+from baddr.baselines import start as start_learners
+from baddr.domains.domain import Domain
+from baddr.errors import UserError
+from baddr.experiments.store import Arrays, Folder, write, write_table
+from baddr.particles import Particles
+from baddr.pomdp import POMDP
+from baddr.prior import Fit
 from jaxtyping import Array, PyTree
 
 from baddr import __version__, prng
-from baddr.agent import Agent, Run, Step, advance, start
-from baddr.domains.domain import Domain
-from baddr.errors import UserError
 from baddr.experiments.build import (
     build_agent,
     build_domain,
+    build_learner,
     build_posterior,
     bytes_per_run,
     device_memory,
 )
+from baddr.experiments.catalog import LEARNERS
 from baddr.experiments.experiment import Experiment, of_folder, to_config
-from baddr.experiments.store import Arrays, Folder, write, write_table
-from baddr.particles import Particles
-from baddr.prior import Fit
 
 STEPS_PER_BLOCK = 8  # real steps between two looks at the clock
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
@@ -78,7 +84,7 @@ def chunks(experiment: Experiment[Any], done: list[list[int]]) -> list[list[int]
     return plan
 
 
-def choose_chunk_size(experiment: Experiment[Any], agent: Agent) -> int:
+def choose_chunk_size(experiment: Experiment[Any], agent: Agent | A2C) -> int:
     """As many runs as fit, in as many chunks as there are cores to work on them."""
     device = jax.devices()[0]
     limit = int(MEMORY_SHARE * device_memory(device) / workers() / bytes_per_run(experiment, agent))
@@ -102,7 +108,7 @@ class Resolved(NamedTuple):
 
     experiment: Experiment[Any]
     domain: Domain
-    agent: Agent
+    agent: Agent | A2C
     fit: Fit | None  # of the prior's networks
 
 
@@ -110,6 +116,10 @@ def resolve(experiment: Experiment[Any], progress: Progress | None = None) -> Re
     """Build the domain, train (or find) the prior, and choose what was left open."""
     experiment.check()
     domain = build_domain(experiment)
+    if experiment.agent in LEARNERS:
+        learner = build_learner(experiment, domain)
+        size = experiment.chunk_size or choose_chunk_size(experiment, learner)
+        return Resolved(replace(experiment, chunk_size=size), domain, learner, None)
     told = None if progress is None else partial(progress, "pretraining")
     posterior, fit = build_posterior(experiment, domain, told)
     agent = build_agent(experiment, domain, posterior)
@@ -127,7 +137,7 @@ def estimate(experiment: Experiment[Any]) -> dict[str, Any]:
     experiment, domain, agent, _ = resolve(experiment)
     plan = chunks(experiment, [])
     backend = jax.default_backend()
-    simulated = 0 if agent.planner is None else 3 * agent.planner.num_simulations
+    simulated = 0 if experiment.agent in ("random", *LEARNERS) else 3 * experiment.planner.num_simulations
     steps = experiment.runs * experiment.episodes * min(5, domain.pomdp.horizon)
     seconds = 1e-6 * MICROSECONDS_PER_STEP.get(backend, 0.01) * simulated * steps
     return {
@@ -195,7 +205,7 @@ def _commit() -> str:
 def _run(
     experiment: Experiment[Any],
     domain: Domain,
-    agent: Agent,
+    agent: Agent | A2C,
     folder: Folder,
     manifest: dict[str, Any],
     progress: Progress,
@@ -279,7 +289,7 @@ def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
 def _run_chunk(
     experiment: Experiment[Any],
     domain: Domain,
-    agent: Agent,
+    agent: Agent | A2C,
     folder: Folder,
     number: int,
     first: int,
@@ -290,13 +300,13 @@ def _run_chunk(
     keys = jax.vmap(jr.fold_in, in_axes=(None, 0))(
         prng.key(experiment.seed), first + jnp.arange(experiment.chunk_size)
     )
-    runs = start(keys, agent, world)
-    if experiment.prior:
+    runs = _start(keys, agent, world)
+    if isinstance(agent, Agent) and isinstance(runs, Run) and experiment.prior:
         runs = runs._replace(belief=_learned_beliefs(experiment, agent, keys, first))
     # A last, smaller chunk has idle lanes, so that all chunks share one compiled program.
     idle = jnp.arange(experiment.chunk_size) >= last - first
     runs = runs._replace(failed=runs.failed | idle)
-    rows = _rows_of(jax.eval_shape(lambda r: advance(r, agent, world, jnp.int32(1), 1)[1], runs), first)
+    rows = _rows_of(jax.eval_shape(lambda r: _advance(r, agent, world, 1, 1)[1], runs), first)
     failures: list[Failure] = []
     trace: list[dict[str, Any]] = []
     saved = folder.load(number)
@@ -306,35 +316,59 @@ def _run_chunk(
     checkpointed = time.monotonic()
     while _unfinished(runs, experiment.episodes) and not board.stop.is_set():
         with board.compiling():
-            runs, steps = advance(runs, agent, world, jnp.int32(experiment.episodes), STEPS_PER_BLOCK)
+            before = runs
+            runs, steps = _advance(runs, agent, world, experiment.episodes, STEPS_PER_BLOCK)
         steps = jax.device_get(steps)
         new = _rows_of(steps, first)
         rows = {name: np.concatenate([rows[name], new[name]]) for name in rows}
-        failures += _failures_of(steps, first)
-        if first <= experiment.trace < last:
+        failures += _failures_of(before, runs, steps, first)
+        if isinstance(steps, Step) and first <= experiment.trace < last:
             trace += _trace_of(steps, experiment.trace - first)
         unsaved = True
-        board.post(number, rows["discounted_return"])
+        board.post(number, _within(rows, experiment.episodes)["discounted_return"])
         if time.monotonic() - checkpointed > SECONDS_BETWEEN_CHECKPOINTS:
             folder.save(number, _pack(runs, rows, failures, trace))
             unsaved, checkpointed = False, time.monotonic()
     if unsaved:
         folder.save(number, _pack(runs, rows, failures, trace))
+    rows = _within(rows, experiment.episodes)
     board.post(number, rows["discounted_return"])
     if trace:
         write(folder.path / "trace.jsonl", "".join(json.dumps(step) + "\n" for step in trace).encode())
     return rows, failures
 
 
-def _unfinished(runs: Run, episodes: int) -> bool:
+def _start(keys: Array, agent: Agent | A2C, world: POMDP) -> Run | Learner:
+    return start_learners(keys, agent) if isinstance(agent, A2C) else start(keys, agent, world)
+
+
+def _advance(
+    runs: Any, agent: Agent | A2C, world: POMDP, episodes: int, block: int
+) -> tuple[Run | Learner, Step | Episodes]:
+    """A block of steps; of updates where the agent is a learner. Learners of a chunk go on together until the
+    last of them has its episodes, and what the others have too many is kept for an extension."""
+    if isinstance(agent, A2C):
+        return advance_learners(runs, agent, block)
+    return advance(runs, agent, world, jnp.int32(episodes), block)
+
+
+def _within(rows: Arrays, episodes: int) -> Arrays:
+    return {name: column[rows["episode"] < episodes] for name, column in rows.items()}
+
+
+def _unfinished(runs: Run | Learner, episodes: int) -> bool:
     return bool(np.any((np.asarray(runs.episode) < episodes) & ~np.asarray(runs.failed)))
 
 
-def _rows_of(steps: Step, first: int) -> Arrays:
+def _rows_of(steps: Step | Episodes, first: int) -> Arrays:
     """The episodes that ended in this block, as columns."""
     if isinstance(steps.ended, jax.ShapeDtypeStruct):  # the columns, without rows
         steps = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), steps)
     ended = np.asarray(steps.ended)
+    if isinstance(steps, Episodes):
+        names = ("episode", "return", "discounted_return", "length")
+        columns = {name: np.asarray(value)[ended] for name, value in zip(names, steps[1:], strict=True)}
+        return {name: _plain(x) for name, x in ({"run": first + np.nonzero(ended)[0]} | columns).items()}
     values = steps.tally._asdict()
     columns = {
         "run": first + np.nonzero(ended)[1],
@@ -357,7 +391,12 @@ def _plain(column: np.ndarray) -> np.ndarray:
     return column.astype(np.int64 if np.issubdtype(column.dtype, np.integer) else np.float64)
 
 
-def _failures_of(steps: Step, first: int) -> list[Failure]:
+def _failures_of(
+    before: Run | Learner, after: Run | Learner, steps: Step | Episodes, first: int
+) -> list[Failure]:
+    if isinstance(steps, Episodes):
+        lanes = np.flatnonzero(np.asarray(after.failed) & ~np.asarray(before.failed))
+        return [Failure(first + int(i), int(after.episode[i]), 0) for i in lanes]
     when, lane = np.nonzero(np.asarray(steps.failed))
     episode, t = np.asarray(steps.episode)[when, lane], np.asarray(steps.t)[when, lane]
     return [Failure(first + int(i), int(e), int(t)) for i, e, t in zip(lane, episode, t, strict=True)]
@@ -403,7 +442,7 @@ def _learned_beliefs(experiment: Experiment[Any], agent: Agent, keys: Array, fir
     return jax.vmap(agent.next_episode)(keys, belief)
 
 
-def _pack(runs: Run, rows: Arrays, failures: list[Failure], trace: list[dict[str, Any]]) -> Arrays:
+def _pack(runs: Run | Learner, rows: Arrays, failures: list[Failure], trace: list[dict[str, Any]]) -> Arrays:
     """A chunk's state, rows, failures and trace as plain arrays."""
     state = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(_raw(runs)))}
     note = json.dumps({"failures": [vars(failure) for failure in failures], "trace": trace}).encode()
@@ -411,15 +450,15 @@ def _pack(runs: Run, rows: Arrays, failures: list[Failure], trace: list[dict[str
     return {**state, **columns, "note": np.frombuffer(note, np.uint8)}
 
 
-def _unpack(arrays: Arrays, like: Run) -> tuple[Run, Arrays, list[Failure], list[dict[str, Any]]]:
+def _unpack(arrays: Arrays, like: Any) -> tuple[Any, Arrays, list[Failure], list[dict[str, Any]]]:
     structure = jax.tree.structure(like)
     leaves = [jnp.asarray(arrays[f"state/{i}"]) for i in range(structure.num_leaves)]
-    runs: Run = jax.tree.unflatten(structure, leaves)
+    runs = jax.tree.unflatten(structure, leaves)
     runs = runs._replace(key=jr.wrap_key_data(runs.key, impl=prng.IMPL))
     rows = {name.removeprefix("rows/"): x for name, x in arrays.items() if name.startswith("rows/")}
     note = json.loads(arrays["note"].tobytes())
     return runs, rows, [Failure(**values) for values in note["failures"]], note["trace"]
 
 
-def _raw(runs: Run) -> PyTree[Array]:
+def _raw(runs: Run | Learner) -> PyTree[Array]:
     return runs._replace(key=jr.key_data(runs.key))
