@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
-from baddr.errors import StorageError, UserError
-from baddr.experiments.store import Folder, load_results, merge, read_toml
 from tyro.conf import Positional, arg
 
+from baddr.errors import StorageError, UserError
 from baddr.experiments import catalog
 from baddr.experiments.experiment import Experiment, extend, from_toml, of_folder, preset
+from baddr.experiments.store import Folder, load_results, merge, read_toml
 
 E = TypeVar("E")
 
@@ -262,6 +262,7 @@ def prepare(device: str) -> None:
     if device == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
     import jax
+
     from baddr.experiments.cache import compiled_code
 
     if device == "gpu" and jax.default_backend() != "gpu":

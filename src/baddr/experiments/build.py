@@ -10,22 +10,22 @@ import equinox as eqx
 import jax
 import jax.random as jr
 import numpy as np
+from jaxtyping import Array, Key
+
+from baddr import prng
 from baddr.agent import Agent
 from baddr.baselines import A2C
 from baddr.baselines import start as start_learners
 from baddr.children import no_children
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
+from baddr.experiments.catalog import DOMAINS, LEARNERS, NETWORK_AGENTS, nearest
+from baddr.experiments.experiment import Experiment
 from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles
 from baddr.posteriors import Architecture, Dirichlet, Dropout, Factored, Frozen, Known, Partial, Posterior
 from baddr.posteriors.factored import num_counts, particle_bytes
 from baddr.prior import Fit, Progress, cached_prior, pretrain, prior_settings, uniform_states
-from jaxtyping import Array, Key
-
-from baddr import prng
-from baddr.experiments.catalog import DOMAINS, LEARNERS, NETWORK_AGENTS, nearest
-from baddr.experiments.experiment import Experiment
 
 PRIOR_STREAM = 2**32 - 1  # of random numbers, apart from every run's
 

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from baddr.errors import UserError
+from baddr.experiments.catalog import AGENTS, DOMAINS, LEARNERS, PRESETS, nearest
 from baddr.experiments.store import Folder, merge, read_toml, to_toml
 from baddr.settings import DPFRL, Factored, Filter, Network, Planner, Pretrain
-
-from baddr.experiments.catalog import AGENTS, DOMAINS, LEARNERS, PRESETS, nearest
 
 DomainSettings = TypeVar("DomainSettings")
 

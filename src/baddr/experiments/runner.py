@@ -25,19 +25,15 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import Array, PyTree
+
+from baddr import __version__, prng
 from baddr.agent import Agent, Run, Step, advance, start
 from baddr.baselines import A2C, Episodes, Learner
 from baddr.baselines import advance as advance_learners
 from baddr.baselines import start as start_learners
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.experiments.store import Arrays, Folder, write, write_table
-from baddr.particles import Particles
-from baddr.pomdp import POMDP
-from baddr.prior import Fit
-from jaxtyping import Array, PyTree
-
-from baddr import __version__, prng
 from baddr.experiments.build import (
     build_agent,
     build_domain,
@@ -48,6 +44,10 @@ from baddr.experiments.build import (
 )
 from baddr.experiments.catalog import LEARNERS
 from baddr.experiments.experiment import Experiment, of_folder, to_config
+from baddr.experiments.store import Arrays, Folder, write, write_table
+from baddr.particles import Particles
+from baddr.pomdp import POMDP
+from baddr.prior import Fit
 
 STEPS_PER_BLOCK = 8  # real steps between two looks at the clock
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
@@ -56,6 +56,7 @@ WIDTH = {"cpu": 16, "gpu": 4096}  # lanes, over all runs of a chunk, beyond whic
 SIMULATIONS_PER_LANE = 1024  # fewer cost return: see docs/results.md
 MEMORY_SHARE = 0.5  # of the device's memory that one chunk may take
 MICROSECONDS_PER_STEP = {"cpu": 0.5, "gpu": 0.01}  # of planning, at a full chunk: see benchmarks/
+MICROSECONDS_PER_PARTICLE = {"cpu": 45.0}  # and actor's step of a learner: see benchmarks/dpfrl.py
 
 Progress = Callable[[str, int, int, float], None]  # what is done, how much, of how much, and its value
 
@@ -140,6 +141,9 @@ def estimate(experiment: Experiment[Any]) -> dict[str, Any]:
     simulated = 0 if experiment.agent in ("random", *LEARNERS) else 3 * experiment.planner.num_simulations
     steps = experiment.runs * experiment.episodes * min(5, domain.pomdp.horizon)
     seconds = 1e-6 * MICROSECONDS_PER_STEP.get(backend, 0.01) * simulated * steps
+    if isinstance(agent, A2C):
+        particles = agent.settings.num_particles if agent.particles else 3  # about what the GRU costs
+        seconds = 1e-6 * MICROSECONDS_PER_PARTICLE.get(backend, 1.0) * particles * steps
     return {
         "device": backend,
         "chunks": len(plan),
