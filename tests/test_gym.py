@@ -24,7 +24,7 @@ from baddr.gym import Environment, Player, player
 from baddr.posteriors import Dirichlet
 from baddr.settings import Filter, Planner
 
-DOMAIN = tiger.make_domain()
+DOMAIN = tiger.make_domain(horizon=4)  # short, so that plans depend on the steps left
 OPEN_LEFT, LISTEN, NULL = 0, 2, 2
 ORACLES = json.loads((Path(__file__).parent / "data" / "tiger_exact_beliefs.json").read_text())["histories"]
 ACTIONS = {"openL": 0, "openR": 1, "listen": 2}
@@ -178,7 +178,7 @@ def test_without_gymnasium_the_extra_is_named():
 
 def test_a_player_lives_the_life_of_a_run():
     """Given the observations of run 0 of `baddr run`, a player takes its actions and comes to its belief."""
-    agent, episodes = ba_pomcp(), 5
+    agent, episodes = ba_pomcp(), 12
     key = jr.fold_in(prng.key(11), 0)
     run, steps = advance(start(key[None], agent, DOMAIN.pomdp), agent, DOMAIN.pomdp, jnp.int32(episodes), 100)
     one, lived = Player(agent, seed=11), 0
