@@ -86,7 +86,7 @@ def test_fully_connected_equals_the_tabular_posterior(name):
     for _ in range(12):
         for p, q in zip(
             probabilities(table.dynamics(theta_t, ()), *every),
-            probabilities(factored.dynamics(theta_f, ()), *every),
+            probabilities(factored.dynamics(theta_f, None), *every),
             strict=True,
         ):
             np.testing.assert_allclose(p, q, rtol=2e-5, atol=1e-12)
@@ -162,6 +162,9 @@ def test_a_model_is_drawn_from_the_dirichlets():
     assert abs(p.mean() - mean) < 5 * math.sqrt(variance / 4096)
     assert abs(p.var() - variance) < 5 * math.sqrt(2 * variance**2 / 4096)
     assert np.all(impossible == 0)
+    D = posterior.sample(prng.key(5), posterior.prior(prng.key(5)))
+    both = [jnp.exp(D.observation_log_prob(s, LISTEN, s, jnp.array([o], jnp.int32))) for o in range(2)]
+    assert sum(both) == pytest.approx(1, abs=1e-6)  # a row is the same whenever it is read
     found = posterior.observation_moments(prng.key(0), posterior.prior(prng.key(0)), s, LISTEN, s, s)
     np.testing.assert_allclose(found, (mean, variance), rtol=1e-5)
 
@@ -396,3 +399,6 @@ def test_wrong_graphs_are_refused():
     short = Graph((2,), (1,), 1, (Node((), lambda: [1, 1, 1]),), (Node((), lambda: [1]),))
     with pytest.raises(ValueError, match="row of 2 counts"):
         Factored(short)
+    later = Graph((1,), (2, 2), 1, (Node((), lambda: [1]),), (Node((("o", 1),), lambda o: [1, 1]),) * 2)
+    with pytest.raises(ValueError, match="a later one"):
+        Factored(later)

@@ -20,8 +20,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
+from baddr import prng
 from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State
 from baddr.posteriors.base import Posterior
 from baddr.posteriors.dirichlet import Counts
@@ -31,6 +32,7 @@ Parent = tuple[Slice, int]  # feature i of s, of s' or of o
 Structure = Literal["true", "uncertain", "full"]
 Values = Sequence[Int[Array, ""] | None]  # of all features of (s, s', o); None: not drawn yet
 Edges = Bool[Array, "*particles edges"]
+Seed = UInt32[Array, "2"]
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,8 @@ def lay_out(graph: Graph, structure: Structure) -> tuple[Layout, list[float], li
     for a, i, node in graph.nodes():
         size = graph.sizes[len(graph.state_sizes) + i]
         axes = [graph.index(p) for p in parents_of(node, structure)]
+        if i >= len(graph.T) and max(axes, default=-1) >= len(graph.state_sizes) + i:
+            raise ValueError(f"observation feature {i - len(graph.T)} depends on itself or a later one")
         uncertain = {graph.index(p) for p in edges_of(node, structure)}
         shape = tuple(graph.sizes[j] for j in axes)
         storage = counts if node.learned else known
@@ -216,13 +220,7 @@ def lay_out(graph: Graph, structure: Structure) -> tuple[Layout, list[float], li
             edges.append(int(edge[a, i, j]))
         if node.learned:
             tables.append(Table(len(storage), (*shape, size), tuple(edges)))
-        for values in itertools.product(*map(range, shape)):
-            row = [float(x) for x in node.row(*values[: len(node.parents)])]
-            if len(row) != size or min(row) < 0 or sum(row) <= 0:
-                raise ValueError(
-                    f"action {a}, node {i}, parents {values}: {row} is not a row of {size} counts"
-                )
-            storage += row
+        storage += _table(node, shape, size)
     layout = Layout(
         state_sizes=graph.state_sizes,
         observation_sizes=graph.observation_sizes,
@@ -235,6 +233,17 @@ def lay_out(graph: Graph, structure: Structure) -> tuple[Layout, list[float], li
         tables=tuple(tables),
     )
     return layout, counts, known
+
+
+def _table(node: Node, shape: tuple[int, ...], size: int) -> list[float]:
+    """All rows of a node. Its candidates, the last parents, make no difference to them."""
+    entries = []
+    for values in itertools.product(*map(range, shape)):
+        row = [float(x) for x in node.row(*values[: len(node.parents)])]
+        if len(row) != size or min(row) < 0 or sum(row) <= 0:
+            raise ValueError(f"{row}, given {node.parents} = {values}, is no row of {size} counts")
+        entries += row
+    return entries
 
 
 def _layers(graph: Graph, structure: Structure) -> tuple[tuple[int, ...], ...]:
@@ -271,11 +280,12 @@ class FactoredDynamics(SplitDynamics):
     and the rest is not copied.
     """
 
-    counts: Float[Array, "particles counts"]  # or any weights in their place
+    counts: Float[Array, "particles counts"]
     particle: Int[Array, ""]
     edges: Bool[Array, " edges"]
     known: Float[Array, " known"]
     layout: Layout = eqx.field(static=True)
+    seed: Seed | None = None  # of a D that is drawn from the counts; without it, D is their expected model
 
     def sample_state(self, key: Key[Array, ""], s: State, a: Action) -> State:
         n, m = len(self.layout.state_sizes), len(self.layout.observation_sizes)
@@ -299,16 +309,14 @@ class FactoredDynamics(SplitDynamics):
         """The rows of some nodes that are tables, short ones filled up with zeros."""
         sizes = np.array([self.layout.sizes[i] for i in nodes])[:, None]
         column = np.arange(sizes.max(), dtype=np.int32)[None]
-        index = row_starts(self.layout, nodes, self.edges, a, x)[:, None] + column
-        learned = np.array(self.layout.learned)[:, nodes]
-        if not learned.any():
-            rows = self.known.at[index].get(mode="clip")
-        elif learned.all():
-            rows = self.counts.at[self.particle, index].get(mode="clip")
-        else:
-            of_counts = jnp.asarray(learned)[a][:, None]
-            rows = self.counts.at[self.particle, index].get(mode="clip")
-            rows = jnp.where(of_counts, rows, self.known.at[index].get(mode="clip"))
+        start = row_starts(self.layout, nodes, self.edges, a, x)
+        index, learned = start[:, None] + column, np.array(self.layout.learned)[:, nodes]
+        rows = self.known.at[index].get(mode="clip") if not learned.all() else jnp.zeros(index.shape)
+        if learned.any():
+            counts = self.counts.at[self.particle, index].get(mode="clip")
+            if self.seed is not None:
+                counts = jax.vmap(_drawn_row, (None, 0, 0))(self.seed, start, counts)
+            rows = counts if learned.all() else jnp.where(jnp.asarray(learned)[a][:, None], counts, rows)
         return rows if np.all(column < sizes) else jnp.where(column < sizes, rows, 0)
 
     def _sample(
@@ -339,6 +347,16 @@ class FactoredDynamics(SplitDynamics):
         rows = self.rows(tables, a, x)
         p = entries(rows, _vector([x[n + i] for i in tables])) / jnp.sum(rows, axis=1)
         return log_p + jnp.sum(jnp.log(p))
+
+
+def _drawn_row(seed: Seed, start: Int[Array, ""], alpha: Float[Array, " values"]) -> Float[Array, " values"]:
+    """Gamma(alpha, 1) draws, zero where alpha is: in proportion, a Dirichlet draw.
+
+    The seed and the row's place determine it: a row is the same whenever D reads it, and those that it does
+    not read are never drawn.
+    """
+    key = jr.fold_in(jr.wrap_key_data(seed, impl=prng.IMPL), start)
+    return jnp.where(alpha > 0, jr.gamma(key, jnp.where(alpha > 0, alpha, 1)), 0)
 
 
 def _split(layout: Layout, nodes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -438,19 +456,13 @@ class Factored(Posterior):
         return jnp.concatenate([_prior_table(self.counts, table, edges) for table in self.layout.tables])
 
     def draw(self, key: Key[Array, ""], theta: FactoredCounts) -> PyTree:
-        if self.expected:
-            return ()
-        alpha = theta.counts
-        return jnp.where(alpha > 0, jr.gamma(key, jnp.where(alpha > 0, alpha, 1)), 0)
+        return None if self.expected else jr.bits(key, (2,))
 
     def dynamics(self, theta: FactoredCounts, epsilon: PyTree) -> FactoredDynamics:
-        weights = theta.counts if self.expected else epsilon
-        return FactoredDynamics(weights[None], jnp.int32(0), theta.edges, self.known, self.layout)
+        return self.dynamics_of(jax.tree.map(lambda x: x[None], theta), jnp.int32(0), epsilon)
 
     def dynamics_of(self, thetas: FactoredCounts, i: Int[Array, ""], epsilon: PyTree) -> FactoredDynamics:
-        if self.expected:
-            return FactoredDynamics(thetas.counts, i, thetas.edges[i], self.known, self.layout)
-        return FactoredDynamics(epsilon[None], jnp.int32(0), thetas.edges[i], self.known, self.layout)
+        return FactoredDynamics(thetas.counts, i, thetas.edges[i], self.known, self.layout, epsilon)
 
     def update(
         self, key: Key[Array, ""], theta: FactoredCounts, s: State, a: Action, s_next: State, o: Observation
@@ -475,7 +487,7 @@ class Factored(Posterior):
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Mean and variance of a product of independent Dirichlet entries, in closed form."""
         n, m = len(s), len(o)
-        D = FactoredDynamics(theta.counts[None], jnp.int32(0), theta.edges, self.known, self.layout)
+        D = self.dynamics(theta, None)
         mean = jnp.exp(D.observation_log_prob(s, a, s_next, o))
         _, tables = _split(self.layout, tuple(range(n, n + m)))
         if not tables:
@@ -501,7 +513,7 @@ class Factored(Posterior):
 def expected_dynamics(graph: Graph) -> FactoredDynamics:
     """The expected model of a graph's prior: the graph itself, where all its nodes are known."""
     posterior = Factored(graph)
-    return posterior.dynamics(FactoredCounts(posterior.counts, jnp.zeros((0,), bool)), ())
+    return posterior.dynamics(FactoredCounts(posterior.counts, jnp.zeros((0,), bool)), None)
 
 
 def _prior_table(counts: Float[Array, " counts"], table: Table, edges: Edges) -> Float[Array, " entries"]:
