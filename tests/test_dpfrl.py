@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from baddr import prng
+from baddr import load_results, prng
 from baddr.baselines import A2C, advance, evaluate, start
 from baddr.baselines.a2c import _loss, a2c_loss, clip, n_step_targets, rmsprop
 from baddr.baselines.dpfrl import (
@@ -29,8 +29,12 @@ from baddr.baselines.dpfrl import (
     soft_resample,
 )
 from baddr.baselines.encoders import GridEncoder, OneHotEncoder, make_encoder
+from baddr.cli import main
 from baddr.domains import tiger
 from baddr.errors import UserError
+from baddr.experiments import catalog
+from baddr.experiments.build import build_domain
+from baddr.experiments.experiment import preset
 from baddr.pomdp import POMDP
 from baddr.settings import DPFRL
 
@@ -411,14 +415,49 @@ def test_settings_say_what_is_wrong():
 
 
 @cache
-def lived(*blocks: int) -> Any:
-    """Two seeds after some blocks of updates. The steps are so small that the weights hardly change."""
+def lived(num_updates: int) -> Any:
+    """Two seeds after some updates. The steps are so small that the weights hardly change."""
     agent = A2C(Remember(horizon=3), replace(TINY, learning_rate=1e-6))
-    learner, episodes = start(jr.split(prng.key(3), 2), agent), []
-    for num_updates in blocks:
-        learner, of_block = advance(learner, agent, num_updates)
-        episodes.append(of_block)
-    return agent, learner, jax.tree.map(lambda *x: np.concatenate(x, axis=1), *episodes)
+    learner, episodes = advance(start(jr.split(prng.key(3), 2), agent), agent, num_updates)
+    return agent, learner, jax.tree.map(np.asarray, episodes)
+
+
+@pytest.mark.parametrize("name", catalog.DOMAINS)
+def test_every_domain_can_be_learned(name):
+    """Traced, not run: the shapes fit, under strict promotion."""
+    experiment = preset(name, "dpfrl", "paper")
+    agent = A2C(build_domain(experiment).pomdp, experiment.dpfrl)
+    learner = eqx.filter_eval_shape(start, jr.split(prng.key(0), 2), agent)
+    after, episodes = eqx.filter_eval_shape(advance, learner, agent, 3)
+    assert jax.tree.structure(after) == jax.tree.structure(learner)
+    assert episodes.ended.shape == (2, 3, 5, 16)
+    assert isinstance(learner.network.encoder, GridEncoder) == (name == "gridverse")
+
+
+def test_an_extended_run_equals_a_longer_one(tmp_path, capsys):
+    """The command line, from checkpoints in the middle of a window; two chunks, one with an idle lane."""
+    flags = ["--runs", "3", "--chunk-size", "2", "--dpfrl.num-particles", "3", "--dpfrl.hidden", "6"]
+    flags += ["--dpfrl.actors", "4", "--dpfrl.features", "5", "--dpfrl.learning-rate", "0.01"]
+
+    def baddr_main(*arguments: object) -> int:
+        with pytest.raises(SystemExit) as exit:
+            main([str(a) for a in arguments])
+        return int(exit.value.code or 0)
+
+    for name, episodes in (("a", 150), ("b", 60)):
+        out = ["--episodes", episodes, "--out", tmp_path / name]
+        assert baddr_main("run", "tiger", "--agent", "dpfrl", *flags, *out) == 0
+    assert baddr_main("resume", tmp_path / "b", "--episodes", 150) == 0
+    whole, extended = (load_results(tmp_path / name) for name in "ab")
+    assert list(whole) == ["run", "episode", "return", "discounted_return", "length"]
+    assert list(whole["run"]) == [run for run in range(3) for _ in range(150)]
+    assert list(whole["episode"]) == list(range(150)) * 3
+    for name, column in whole.items():
+        np.testing.assert_array_equal(column, extended[name])
+    assert np.all(whole["discounted_return"] <= 10)
+    assert whole["length"].min() >= 1 and whole["length"].max() <= 30
+    assert baddr_main("run", "tiger", "--agent", "dpfrl", "--trace", 0) == 2
+    assert "dpfrl has no belief to trace" in capsys.readouterr().err
 
 
 def test_episodes_are_counted_and_added_up():
@@ -444,13 +483,11 @@ def test_a_learner_whose_weights_overflow_stops_counting():
     assert list(broken.episode) == [12, 24]
 
 
-def test_blocks_and_neighbours_do_not_matter():
+def test_a_seeds_neighbours_do_not_matter():
     raw = lambda x: np.asarray(jr.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
     same = lambda x, y: np.testing.assert_array_equal(raw(x), raw(y))
-    agent, learner, episodes = lived(5, 5)
-    jax.tree.map(same, (learner, episodes), lived(10)[1:])
+    agent, learner, _ = lived(5)
     turned, _ = advance(start(jr.split(prng.key(3), 2)[::-1], agent), agent, 5)
-    turned, _ = advance(turned, agent, 5)
     jax.tree.map(same, learner, jax.tree.map(lambda x: x[::-1], turned))
     assert np.any(learner.network.actor.weight[0] != learner.network.actor.weight[1])
 
