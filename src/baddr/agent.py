@@ -128,6 +128,7 @@ class Step(NamedTuple):
     summary: dict[str, Array]  # of the belief after the step; zeros in steps in which no run ended an episode
     effective_sample_size: Float[Array, "*runs"]
     state: list[Float[Array, "*runs _"]]  # with `trace`: the marginals of the state's features
+    world: tuple[PyTree, ...]  # with `trace`: the world's s and s'
 
 
 @eqx.filter_jit
@@ -220,6 +221,7 @@ def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -
         summary=summary,
         effective_sample_size=info.effective_sample_size,
         state=state,
+        world=(runs.s, s_next) if agent.trace else (),
     )
     return _where(active, next_runs, runs), record
 

@@ -65,6 +65,8 @@ class Run(Generic[E]):
     """What computes them."""
     dry_run: bool = False
     """Say what would run, with estimates of memory and time, and stop."""
+    render: Path | None = None
+    """Draw the last episode of the traced run (run 0 without --trace): FILE.gif, FILE.png or FILE.txt."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -275,6 +277,11 @@ def run(arguments: Sequence[str]) -> int:
     options = parse_with_domain(Run, "run", arguments, Run)
     experiment: Experiment[Any] = options.experiment
     catalog.nearest("agent", experiment.agent, catalog.AGENTS)
+    if options.render is not None:
+        from baddr.render import check_path
+
+        check_path(options.render)
+        experiment = replace(experiment, trace=max(experiment.trace, 0))
     experiment.check()
     folder = Folder(options.out or _new_folder(experiment))
     if not options.dry_run:
@@ -288,7 +295,10 @@ def run(arguments: Sequence[str]) -> int:
     title = f"{experiment.agent} on {experiment.name}"
     with _progress(title) as progress:
         failures = _interruptible(folder, lambda: runner.begin(experiment, folder, progress))
-    return _finish(experiment, folder, failures)
+    code = _finish(experiment, folder, failures)
+    if options.render is not None:
+        _render(experiment, folder, options.render)
+    return code
 
 
 def resume(arguments: Sequence[str]) -> int:
@@ -571,6 +581,16 @@ def _finish(experiment: Experiment[Any], folder: Folder, failures: list[Any]) ->
             file=sys.stderr,
         )
     return 3 if failures else 0
+
+
+def _render(experiment: Experiment[Any], folder: Folder, path: Path) -> None:
+    from baddr.experiments.build import build_domain
+    from baddr.render import render_episode
+
+    entry = catalog.DOMAINS.get(experiment.name)
+    names = None if entry is None else entry.names(experiment.domain)
+    render_episode(folder.path / "trace.jsonl", build_domain(experiment), names, path)
+    print(f"  last episode of run {experiment.trace}: {path}")
 
 
 def _summary(experiment: Experiment[Any], folder: Folder, results: dict[str, Any]) -> str:

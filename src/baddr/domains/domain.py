@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Key
 from baddr.particles import Particles
 from baddr.pomdp import POMDP, Dynamics, Scalar, State
 from baddr.posteriors import Counts, Graph, Posterior
+from baddr.render import Renderer
 
 Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Any]]
 
@@ -27,3 +28,4 @@ class Domain:
     learned: str = "TO"  # the halves of D that networks learn; the other one is given
     leaf_value: Callable[[State], Scalar] | None = None  # estimates the value below the tree; None: rollouts
     describe: Describe | None = None  # the belief's `model` entry
+    renderer: Renderer | None = None  # how it looks; None: as `baddr.render` knows it, or a table of features

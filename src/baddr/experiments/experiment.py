@@ -32,7 +32,7 @@ class Experiment(Generic[DomainSettings]):
     prior: str = ""
     """A result folder: run i starts from the model belief that its run i (modulo its runs) ended with."""
     trace: int = -1
-    """Write every step of this run to trace.jsonl: belief, Q, visits, action, observation; -1: none."""
+    """Write every step of this run to trace.jsonl: true states, belief, Q, action, observation; -1: none."""
     planner: Planner = field(default_factory=Planner)
     filter: Filter = field(default_factory=Filter)
     network: Network = field(default_factory=Network)

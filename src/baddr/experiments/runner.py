@@ -414,6 +414,8 @@ def _trace_of(steps: Step, lane: int) -> list[dict[str, Any]]:
             "step": int(steps.t[i, lane]),
             "Q": steps.root.Q[i, lane].tolist(),
             "visits": steps.root.N[i, lane].astype(int).tolist(),
+            "state": steps.world[0][i, lane].tolist(),
+            "next_state": steps.world[1][i, lane].tolist(),
             "action": int(steps.a[i, lane]),
             "observation": steps.o[i, lane].tolist(),
             "reward": float(steps.r[i, lane]),
