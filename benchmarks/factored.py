@@ -47,7 +47,7 @@ def mean_and_error(values: np.ndarray) -> tuple[float, float]:
 
 
 def structure(options: argparse.Namespace) -> None:
-    for name in ("true", "uncertain", "full"):
+    for name in options.structures:
         experiment = preset("factored-tiger", "fba-pomcp", settings=FactoredTiger(irrelevant=2))
         experiment = replace(
             experiment, runs=options.runs, episodes=options.episodes, factored=Factored(structure=name)
@@ -108,6 +108,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int)
     parser.add_argument("--episodes", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--structures", nargs="+", default=["true", "uncertain", "full"])
     options = parser.parse_args()
     study, runs, episodes = STUDIES[options.study]
     options.runs, options.episodes = options.runs or runs, options.episodes or episodes
