@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: run test slow check bench clean
 
 run: .venv/installed
-	$(BIN)/baddr run tiger --agent ba-pomcp
+	$(BIN)/baddr run tiger
 
 test: .venv/installed
 	$(BIN)/pytest -n auto
