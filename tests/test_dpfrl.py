@@ -417,7 +417,7 @@ def test_settings_say_what_is_wrong():
 @cache
 def lived(num_updates: int) -> Any:
     """Two seeds after some updates. The steps are so small that the weights hardly change."""
-    agent = A2C(Remember(horizon=3), replace(TINY, learning_rate=1e-6))
+    agent = A2C(Remember(horizon=7), replace(TINY, learning_rate=1e-6))
     learner, episodes = advance(start(jr.split(prng.key(3), 2), agent), agent, num_updates)
     return agent, learner, jax.tree.map(np.asarray, episodes)
 
@@ -461,17 +461,17 @@ def test_an_extended_run_equals_a_longer_one(tmp_path, capsys):
 
 
 def test_episodes_are_counted_and_added_up():
-    """Samples have 2 steps and episodes 3: one ends at steps 3, 6 and 9, with a return of 0 or 1."""
+    """Samples have 2 steps and episodes 7: of 10 steps the seventh ends one, which returns 0 or 1."""
     _, learner, episodes = lived(5)
     assert episodes.ended.shape == (2, 5, 2, 4)
     ended = episodes.ended.reshape(2, 10, 4)
-    assert np.all(ended[:, [2, 5, 8]]) and np.sum(ended) == 2 * 3 * 4
-    assert np.all(episodes.length[episodes.ended] == 3)
+    assert np.all(ended[:, 6]) and np.sum(ended) == 2 * 4
+    assert np.all(episodes.length[episodes.ended] == 7)
     assert set(np.unique(episodes.return_[episodes.ended])) == {0.0, 1.0}
     np.testing.assert_allclose(episodes.discounted_return, 0.5 * episodes.return_)
     for i in range(2):
-        np.testing.assert_array_equal(episodes.episode[i][episodes.ended[i]], np.arange(12))
-    assert np.all(learner.updates == 5) and np.all(learner.episode == 12) and not np.any(learner.failed)
+        np.testing.assert_array_equal(episodes.episode[i][episodes.ended[i]], np.arange(4))
+    assert np.all(learner.updates == 5) and np.all(learner.episode == 4) and not np.any(learner.failed)
 
 
 def test_a_learner_whose_weights_overflow_stops_counting():
@@ -479,8 +479,8 @@ def test_a_learner_whose_weights_overflow_stops_counting():
     broken = eqx.tree_at(lambda w: w.network.critic.bias, learner, jnp.array([[jnp.nan], [0.0]]))
     broken, episodes = advance(broken, agent, 5)
     assert list(broken.failed) == [True, False]
-    assert not np.any(episodes.ended[0]) and np.sum(episodes.ended[1]) == 3 * 4
-    assert list(broken.episode) == [12, 24]
+    assert not np.any(episodes.ended[0]) and np.sum(episodes.ended[1]) == 4
+    assert list(broken.episode) == [4, 8]
 
 
 def test_a_seeds_neighbours_do_not_matter():
