@@ -33,8 +33,12 @@ Bayesian reinforcement learning in POMDPs.
   plot DIR...      learning curves of several results in one picture
   belief DOMAIN    the belief after a given history, as JSON
   plan DOMAIN      the search after a given history, as JSON
+  check DOMAIN     whether a domain keeps its promises: shapes, ranges, probabilities
   list             domains, agents and presets
   cache            trained priors and compiled code on disk
+
+DOMAIN is one of those that `baddr list` names, or a file: FILE.pomdp, or FILE.py:FUNCTION with a function
+that returns a Domain (make_domain where none is named).
 
 examples:
   baddr run tiger
@@ -52,6 +56,8 @@ class Run(Generic[E]):
       baddr run tiger
       baddr run tiger --agent pomcp --runs 100 --episodes 20 --out results/upper-bound
       baddr run tiger --preset paper --runs 64 --planner.num-simulations 2048 --dry-run
+      baddr run examples/machine.pomdp --agent ba-pomcp --domain.horizon 30
+      baddr run examples/maintenance.py:make_domain --domain.horizon 10
     """
 
     experiment: Annotated[E, arg(name="")]
@@ -150,8 +156,30 @@ class Plan(Generic[E]):
 
 
 @dataclass(frozen=True)
+class Check(Generic[E]):
+    """Whether a domain keeps its promises: shapes, types, ranges, probabilities and frequencies.
+
+    Prints a sentence for everything that is wrong; the exit code is 0 where nothing is.
+
+    examples:
+      baddr check tiger
+      baddr check examples/machine.pomdp
+      baddr check examples/maintenance.py:make_domain --domain.horizon 10
+    """
+
+    domain: E
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """What computes it."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True)
 class List:
     """Domains with their features and numbering, agents and presets.
+
+    Files are domains too, and are not listed: where a command takes a DOMAIN, FILE.pomdp (in Cassandra's
+    format) and FILE.py:FUNCTION (whose function returns a Domain) will do.
 
     examples:
       baddr list
@@ -222,13 +250,7 @@ def parse_with_domain(
     options: Any, command: str, arguments: Sequence[str], default: Callable[[Any], Any]
 ) -> Any:
     """DOMAIN and flags. Later wins: preset, config file, flags."""
-    wants_help = not {"-h", "--help"}.isdisjoint(arguments)
-    if not arguments or arguments[0].startswith("-"):
-        if not wants_help:
-            known = ", ".join(catalog.DOMAINS)
-            raise UserError(f"Name a domain first: `baddr {command} DOMAIN ...`; known: {known}.")
-        arguments = ["tiger", *arguments]
-    name, *flags = arguments
+    name, flags = _domain_first(command, arguments)
     config = _flag(flags, "config", "")
     domain = _domain_settings(command, name, flags, config)
     start = preset(name, _flag(flags, "agent", "baddr"), _flag(flags, "preset", "quick"), domain)
@@ -238,6 +260,20 @@ def parse_with_domain(
     return parse(kind, f"{command} {name}", flags, default(start))
 
 
+def _domain_first(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """DOMAIN and the flags after it; `--help` alone is answered for tiger."""
+    if not arguments or arguments[0].startswith("-"):
+        if {"-h", "--help"}.isdisjoint(arguments):
+            known = ", ".join(catalog.DOMAINS)
+            raise UserError(
+                f"Name a domain first: `baddr {command} DOMAIN ...`; known: {known}; or a file (.pomdp, .py)."
+            )
+        arguments = ["tiger", *arguments]
+    name, *flags = arguments
+    _prepare_for(name, _flag(flags, "device", "auto"))
+    return name, flags
+
+
 @dataclass(frozen=True)
 class _Domain(Generic[E]):
     domain: E
@@ -245,7 +281,7 @@ class _Domain(Generic[E]):
 
 def _domain_settings(command: str, name: str, flags: Sequence[str], config: str) -> Any:
     """The domain's settings before the rest is parsed: a preset depends on the domain's size."""
-    settings = catalog.DOMAINS[catalog.nearest("domain", name, catalog.DOMAINS)].settings
+    settings = start = catalog.entry(name).settings
     if config:
         table = {name: value for name, value in read_toml(Path(config)).items() if name == "domain"}
         settings = merge(_Domain(settings), table, config).domain
@@ -253,6 +289,8 @@ def _domain_settings(command: str, name: str, flags: Sequence[str], config: str)
     if any(flag.startswith("--domain.") for flag in flags):
         kind = _Domain[type(settings)]  # type: ignore[misc]
         settings = parse(kind, f"{command} {name}", flags, _Domain(settings), others=True).domain
+    if name != "cassandra" and settings.name != start.name:
+        raise UserError(f"The domain is {start.name}, but domain.path names another file: {settings.name}.")
     return settings
 
 
@@ -271,6 +309,12 @@ def prepare(device: str) -> None:
         raise UserError("--device gpu: JAX sees no GPU here; install jax with its CUDA extra, or use cpu.")
     jax.config.update("jax_compilation_cache_dir", str(compiled_code()))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def _prepare_for(name: str, device: str) -> None:
+    """A user's own file imports JAX, and may use it at once: its device is chosen before."""
+    if catalog.is_python(name):
+        prepare(device)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -292,8 +336,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.dry_run:
         print(_describe_plan(experiment, runner.estimate(experiment)))
         return 0
-    title = f"{experiment.agent} on {experiment.name}"
-    with _progress(title) as progress:
+    with _progress(experiment.title) as progress:
         failures = _interruptible(folder, lambda: runner.begin(experiment, folder, progress))
     code = _finish(experiment, folder, failures)
     if options.render is not None:
@@ -304,6 +347,7 @@ def run(arguments: Sequence[str]) -> int:
 def resume(arguments: Sequence[str]) -> int:
     options: Resume = parse(Resume, "resume", arguments)
     folder = Folder(options.dir)
+    _prepare_for(_config_of(folder).get("name", ""), options.device)
     before = of_folder(folder)
     for name, value in (("runs", options.runs), ("episodes", options.episodes)):
         if value is not None and value < 1:
@@ -315,7 +359,7 @@ def resume(arguments: Sequence[str]) -> int:
     prepare(options.device)
     from baddr.experiments import runner
 
-    with _progress(f"{experiment.agent} on {experiment.name}") as progress:
+    with _progress(experiment.title) as progress:
         failures = _interruptible(folder, lambda: runner.go_on(experiment, folder, progress))
     return _finish(experiment, folder, failures)
 
@@ -354,6 +398,28 @@ def plan(arguments: Sequence[str]) -> int:
 
     print(json.dumps(history.plan_json(key, agent, domain.pomdp, after)))
     return 0
+
+
+def check_(arguments: Sequence[str]) -> int:
+    name, flags = _domain_first("check", arguments)
+    entry = catalog.entry(name)
+    kind = Check[type(entry.settings)]  # type: ignore[misc]
+    options = parse(kind, f"check {name}", flags, Check(entry.settings))
+    problems = options.domain.problems()
+    if problems:
+        raise UserError("; ".join(problems) + ".")
+    prepare(options.device)
+    from baddr import check
+
+    domain = entry.make_domain(options.domain)
+    problems = check.problems(domain)
+    for problem in problems:
+        print(f"{catalog.short_name(name)}: {problem}.")
+    if not problems:
+        print(f"{catalog.short_name(name)} is fine. Checked:")
+        for line in check.checked(domain):
+            print(f"  {line}")
+    return 1 if problems else 0
 
 
 def list_(arguments: Sequence[str]) -> int:
@@ -404,6 +470,7 @@ COMMANDS = {
     "plot": plot,
     "belief": belief,
     "plan": plan,
+    "check": check_,
     "list": list_,
     "cache": cache_,
 }
@@ -423,7 +490,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         catalog.nearest("command", arguments[0], COMMANDS)
         with warnings.catch_warnings():
             warnings.filterwarnings("always", module="baddr")
-            warnings.showwarning = _show_warning
+            warnings.showwarning = _warnings_once()
             sys.exit(COMMANDS[arguments[0]](arguments[1:]))
     except UserError as error:
         if "--debug" in arguments:
@@ -446,8 +513,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 # Pieces.
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"baddr: warning: {message}", file=sys.stderr)
+def _warnings_once() -> Callable[..., None]:
+    """Tells each warning once, in a line, however often the command comes across it."""
+    told: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in told:
+            told.add(str(message))
+            print(f"baddr: warning: {message}", file=sys.stderr)
+
+    return show
 
 
 def _with(experiment: Experiment[Any], group: str, setting: str, value: int | None) -> Experiment[Any]:
@@ -477,7 +552,7 @@ def _after_history(experiment: Experiment[Any], options: Any) -> Any:
 
 def _new_folder(experiment: Experiment[Any]) -> Path:
     """results/DOMAIN-AGENT-N with the first free N."""
-    stem = f"{experiment.name}-{experiment.agent}"
+    stem = f"{catalog.short_name(experiment.name).replace(':', '-')}-{experiment.agent}"
     number = 1
     while (Path("results") / f"{stem}-{number}").exists():
         number += 1
@@ -485,14 +560,19 @@ def _new_folder(experiment: Experiment[Any]) -> Path:
 
 
 def _label(path: Path) -> str:
-    experiment = of_folder(Folder(path))
-    return f"{experiment.agent} on {experiment.name}, {path.name}"
+    config = _config_of(Folder(path))
+    return f"{config.get('agent')} on {catalog.short_name(config.get('name', ''))}, {path.name}"
+
+
+def _config_of(folder: Folder) -> dict[str, Any]:
+    folder.check_existing()
+    return read_toml(folder.config)
 
 
 def _describe_plan(experiment: Experiment[Any], estimate: dict[str, Any]) -> str:
     minutes = estimate["seconds"] / 60
     return (
-        f"{experiment.agent} on {experiment.name}: {experiment.runs} runs of {experiment.episodes} episodes "
+        f"{experiment.title}: {experiment.runs} runs of {experiment.episodes} episodes "
         f"in {estimate['chunks']} chunk(s) of {estimate['runs_per_chunk']} runs on a {estimate['device']}.\n"
         f"memory about {estimate['memory_bytes'] / 2**20:.0f} MiB, "
         f"time about {minutes:.1f} minutes and a compilation. Nothing was run."
@@ -566,8 +646,7 @@ def _finish(experiment: Experiment[Any], folder: Folder, failures: list[Any]) ->
     """The pictures and the summary."""
     from baddr.plots import plot_belief, plot_curves, plot_histograms
 
-    results = load_results(folder.path)
-    title = f"{experiment.agent} on {experiment.name}"
+    results, title = load_results(folder.path), experiment.title
     if len(results["run"]):
         paths = [folder.path / "curve.png", folder.path / "curve.svg"]
         plot_curves({title: results}, "", paths)
@@ -587,8 +666,7 @@ def _render(experiment: Experiment[Any], folder: Folder, path: Path) -> None:
     from baddr.experiments.build import build_domain
     from baddr.render import render_episode
 
-    entry = catalog.DOMAINS.get(experiment.name)
-    names = None if entry is None else entry.names(experiment.domain)
+    names = catalog.entry(experiment.name).names(experiment.domain)
     render_episode(folder.path / "trace.jsonl", build_domain(experiment), names, path)
     print(f"  last episode of run {experiment.trace}: {path}")
 
@@ -601,7 +679,7 @@ def _summary(experiment: Experiment[Any], folder: Folder, results: dict[str, Any
     episodes = table.shape[1]
     tenth = max(1, episodes // 10)
     blocks = [(0, tenth), (episodes // 2, episodes // 2 + tenth), (episodes - tenth, episodes)]
-    lines = [f"{experiment.agent} on {experiment.name}: {len(table)} runs of {episodes} episodes"]
+    lines = [f"{experiment.title}: {len(table)} runs of {episodes} episodes"]
     lines.append("  discounted return, mean over runs with its 95 % interval")
     for first, last in dict.fromkeys(blocks):
         mean, low, high = mean_interval(table[:, first:last])

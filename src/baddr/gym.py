@@ -4,8 +4,6 @@ Importing this module registers every domain of the catalogue: `gymnasium.make("
 or `gymnasium.make("baddr.gym:baddr/Tiger-v0")` on its own. Needs the extra `gymnasium`.
 """
 
-import importlib
-from dataclasses import asdict
 from typing import Any
 
 import equinox as eqx
@@ -18,17 +16,15 @@ from jaxtyping import Array, Bool, Int, Int64, Key
 from baddr import prng
 from baddr.agent import Agent, _step_keys
 from baddr.belief import Info
-from baddr.cassandra import read_header
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
 from baddr.experiments.build import build_agent, build_domain
-from baddr.experiments.catalog import DOMAINS, Feature, Names
+from baddr.experiments.catalog import DOMAINS, Feature, Names, entry
 from baddr.experiments.experiment import preset as preset_of
 from baddr.experiments.store import merge
 from baddr.particles import Particles
 from baddr.planner import best_action
 from baddr.pomdp import POMDP, Action, Observation, State
-from baddr.settings import Cassandra
 
 try:
     import gymnasium
@@ -126,32 +122,26 @@ def _words(values: Any, features: tuple[Feature, ...]) -> str:
 # --- registration ------------------------------------------------------------------------------------
 
 
-def cassandra_names(settings: Cassandra) -> Names:
-    header = read_header(settings.path)
-    return Names((("state", header.states),), header.actions, (("observation", header.observations),))
-
-
-ENTRIES = {name: (entry.module, entry.settings, entry.names) for name, entry in DOMAINS.items()}
-ENTRIES.setdefault("cassandra", ("baddr.domains.cassandra", Cassandra(), cassandra_names))
-
-
 def environment_id(name: str) -> str:
     """road-racing -> baddr/RoadRacing-v0."""
     return f"baddr/{''.join(word.capitalize() for word in name.split('-'))}-v0"
 
 
 def make(name: str, render_mode: str | None = None, **settings: Any) -> Environment:
-    """The environment of a domain with these settings, the others as the catalogue has them."""
-    module, start, names = ENTRIES[name]
-    chosen = merge(start, settings, environment_id(name))
+    """The environment of a domain with these settings, the others as the catalogue has them.
+
+    NAME may be a file too, as on the command line: make("FILE.pomdp"), make("FILE.py:make_domain").
+    """
+    domain_entry = entry(name)
+    chosen = merge(domain_entry.settings, settings, environment_id(name))
     problems = chosen.problems()
     if problems:
         raise UserError("; ".join(problems).replace("domain.", "") + ".")
-    domain = importlib.import_module(module).make_domain(**asdict(chosen))
-    return Environment(domain, render_mode, names(chosen) if render_mode else None)
+    domain = domain_entry.make_domain(chosen)
+    return Environment(domain, render_mode, domain_entry.names(chosen) if render_mode else None)
 
 
-for _name in ENTRIES:
+for _name in (*DOMAINS, "cassandra"):
     gymnasium.register(environment_id(_name), entry_point="baddr.gym:make", kwargs={"name": _name})
 
 

@@ -377,7 +377,6 @@ class Sysadmin:
 class Cassandra:
     """A POMDP from a file in Cassandra's format, and the prior about it."""
 
-    name: ClassVar[str] = "cassandra"
     path: str = ""
     """The .pomdp file."""
     horizon: int = 50
@@ -390,6 +389,10 @@ class Cassandra:
     """How far the prior's expectation is from the file: 0 is its model, 1 is uniform over all outcomes."""
     learned: Literal["TO", "T", "O"] = "TO"
     """What is to be learned: transitions (T), observations (O) or both; the rest is known."""
+
+    @property
+    def name(self) -> str:
+        return self.path or "cassandra"
 
     def problems(self) -> list[str]:
         return wrong(

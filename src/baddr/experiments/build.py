@@ -1,6 +1,5 @@
 """From settings to a domain and an agent."""
 
-import importlib
 import os
 import warnings
 from dataclasses import asdict
@@ -16,10 +15,11 @@ from baddr import prng
 from baddr.agent import Agent
 from baddr.baselines import A2C
 from baddr.baselines import start as start_learners
+from baddr.check import refuse_malformed
 from baddr.children import no_children
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.experiments.catalog import DOMAINS, LEARNERS, NETWORK_AGENTS, nearest
+from baddr.experiments.catalog import LEARNERS, NETWORK_AGENTS, entry, is_python, nearest
 from baddr.experiments.experiment import Experiment
 from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles
@@ -31,8 +31,11 @@ PRIOR_STREAM = 2**32 - 1  # of random numbers, apart from every run's
 
 
 def build_domain(experiment: Experiment[Any]) -> Domain:
-    module = importlib.import_module(DOMAINS[experiment.name].module)
-    return module.make_domain(**asdict(experiment.domain))
+    """The experiment's domain; a user's own is looked at before anything long begins."""
+    domain = entry(experiment.name).make_domain(experiment.domain)
+    if is_python(experiment.name):
+        refuse_malformed(domain)
+    return domain
 
 
 def build_posterior(

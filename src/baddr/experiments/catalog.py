@@ -1,13 +1,17 @@
 """What there is to run: domains with their numbering, agents, presets. Needs no JAX."""
 
 import difflib
+import importlib
+import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from baddr.errors import UserError
 from baddr.settings import (
     DPFRL,
+    Cassandra,
     CollisionAvoidance,
     FactoredTiger,
     Filter,
@@ -52,7 +56,7 @@ def dpfrl_default(settings: Any) -> tuple[DPFRL, int]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A domain of this package."""
+    """A domain: one of this package, or one that a file holds."""
 
     module: str  # its `make_domain` takes the fields of `settings`
     summary: str
@@ -70,6 +74,10 @@ class Entry:
             return replace(presets[name], runs=runs, episodes=episodes, dpfrl=dpfrl)
         special = f"{name}/network" if agent in NETWORK_AGENTS else name
         return presets.get(special, presets[name])
+
+    def make_domain(self, settings: Any) -> Any:
+        """The `Domain` with these settings."""
+        return importlib.import_module(self.module).make_domain(**asdict(settings))
 
 
 def tiger_names(settings: Tiger) -> Names:
@@ -248,6 +256,46 @@ def sysadmin_presets(settings: Sysadmin) -> dict[str, Preset]:
     return {"quick": SYSADMIN, "quick/network": replace(SYSADMIN, runs=8), "paper": SYSADMIN}
 
 
+def file_presets(exploration: float) -> dict[str, Preset]:
+    """For domains that come from files: the sizes are ours, and `quick` and `paper` are the same."""
+    sizes = Preset(
+        runs=16,
+        episodes=20,
+        planner=Planner(num_simulations=1024, exploration=exploration, depth=20),
+        filter=Filter(kind="importance", num_particles=1024, resample_below=128.0),
+        network=Network(hidden=32, dropout=0.1, inputs="onehot", learning_rate=0.005),
+        pretrain=Pretrain(batches=4096, batch_size=64, learning_rate=0.005, optimizer="adam"),
+    )
+    return {"quick": sizes, "paper": sizes}
+
+
+def cassandra_names(settings: Cassandra) -> Names:
+    from baddr.cassandra import read_header
+
+    header = read_header(settings.path)
+    return Names((("state", header.states),), header.actions, (("observation", header.observations),))
+
+
+def cassandra_presets(settings: Cassandra) -> dict[str, Preset]:
+    """Explores by the range of the file's rewards, at least 1."""
+    from baddr.cassandra import read
+
+    if not settings.path:
+        return file_presets(1.0)
+    with warnings.catch_warnings(action="ignore"):  # what it warns of is said when the domain is made
+        R = read(settings.path).R
+    return file_presets(max(1.0, float(R.max() - R.min())))
+
+
+CASSANDRA = Entry(
+    module="baddr.domains.cassandra",
+    summary="a finite POMDP from a file in Cassandra's format",
+    settings=Cassandra(),
+    names=cassandra_names,
+    presets=cassandra_presets,
+)
+
+
 DOMAINS = {
     "tiger": Entry(
         module="baddr.domains.tiger",
@@ -326,6 +374,39 @@ def nearest(kind: str, name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}."
     raise UserError(f"There is no {kind} {name!r}; {hint}")
+
+
+def entry(name: str) -> Entry:
+    """The domain that a name stands for: a known one, FILE.pomdp, or FILE.py:FUNCTION.
+
+    A file is remembered by its absolute path, so that its results can be gone on with from anywhere.
+    """
+    if name == "cassandra":
+        return CASSANDRA
+    if name.lower().endswith(".pomdp"):
+        path = Path(name).absolute()
+        if not path.is_file():
+            raise UserError(f"There is no file {name}.")
+        return replace(CASSANDRA, summary=path.name, settings=Cassandra(path=str(path)))
+    if is_python(name):
+        from baddr.experiments.own import own_entry
+
+        return own_entry(name)
+    if name not in DOMAINS and ("/" in name or Path(name).exists()):
+        raise UserError(
+            f"{name!r} is no domain; a file is FILE.pomdp, or FILE.py:FUNCTION that returns a Domain."
+        )
+    return DOMAINS[nearest("domain", name, DOMAINS)]
+
+
+def is_python(name: str) -> bool:
+    """Whether a domain's name is FILE.py or FILE.py:FUNCTION."""
+    return name.endswith(".py") or ".py:" in name
+
+
+def short_name(name: str) -> str:
+    """A domain's name without the folders of its file, and without a function called make_domain."""
+    return Path(name).name.removesuffix(":make_domain")
 
 
 def listing() -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """An experiment's settings: what config.toml holds. Needs no JAX."""
 
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from baddr.errors import UserError
-from baddr.experiments.catalog import AGENTS, DOMAINS, LEARNERS, PRESETS, nearest
+from baddr.experiments.catalog import AGENTS, LEARNERS, PRESETS, entry, nearest, short_name
 from baddr.experiments.store import Folder, merge, read_toml, to_toml
 from baddr.settings import DPFRL, Factored, Filter, Network, Planner, Pretrain
 
@@ -42,7 +43,12 @@ class Experiment(Generic[DomainSettings]):
 
     @property
     def name(self) -> str:
+        """The domain's: as the catalogue has it, or its file's absolute path."""
         return self.domain.name  # type: ignore[attr-defined]
+
+    @property
+    def title(self) -> str:
+        return f"{self.agent} on {short_name(self.name)}"
 
     def check(self) -> None:
         checks = [
@@ -68,10 +74,10 @@ def preset(name: str, agent: str = "baddr", preset: str = "quick", settings: Any
 
     A preset may bring settings of the domain too; a config file and flags come after it and win.
     """
-    entry = DOMAINS[nearest("domain", name, DOMAINS)]
+    chosen = entry(name)
     nearest("agent", agent, AGENTS)
-    settings = entry.settings if settings is None else settings
-    sizes = entry.preset(nearest("preset", preset, PRESETS), agent, settings)
+    settings = chosen.settings if settings is None else settings
+    sizes = chosen.preset(nearest("preset", preset, PRESETS), agent, settings)
     return Experiment(
         domain=replace(settings, **sizes.domain),
         agent=agent,
@@ -97,14 +103,17 @@ def from_toml(path: Path, start: Experiment[Any]) -> Experiment[Any]:
 
 def to_config(experiment: Experiment[Any]) -> bytes:
     """What config.toml holds."""
-    return f'name = "{experiment.name}"\n{to_toml(experiment)}'.encode()
+    return f"name = {json.dumps(experiment.name, ensure_ascii=False)}\n{to_toml(experiment)}".encode()
 
 
 def of_folder(folder: Folder) -> Experiment[Any]:
     """The experiment whose results a folder holds."""
     folder.check_existing()
     values = read_toml(folder.config)
-    start = preset(values.pop("name", ""), values.get("agent", ""), values.get("preset", ""))
+    try:
+        start = preset(values.pop("name", ""), values.get("agent", ""), values.get("preset", ""))
+    except UserError as error:  # a file that was moved, for example
+        raise UserError(f"{folder.config}: {error}") from error
     return merge(start, values, str(folder.config))
 
 

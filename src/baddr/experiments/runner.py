@@ -161,6 +161,7 @@ def begin(experiment: Experiment[Any], folder: Folder, progress: Progress) -> li
         write(folder.config, to_config(experiment))
         manifest = {
             "status": "running",
+            "domain": domain.name,  # with a hash of its content, where a file holds it
             "seeds": {"seed": experiment.seed, "runs": [0, experiment.runs]},
             "chunks": chunks(experiment, []),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -178,6 +179,8 @@ def go_on(experiment: Experiment[Any], folder: Folder, progress: Progress) -> li
     experiment, domain, agent, _ = resolve(experiment, progress)
     with folder.owned():
         manifest = folder.read_manifest()
+        if manifest.get("domain", domain.name) != domain.name:
+            raise UserError(f"{experiment.name} has changed since the experiment in {folder.path} began.")
         manifest["chunks"] = chunks(experiment, manifest["chunks"])
         manifest["seeds"]["runs"] = [0, experiment.runs]
         manifest["status"] = "running"
