@@ -3,12 +3,12 @@
 One flat loop over explicitly batched lanes. Each iteration moves every lane by one
 simulated step; a lane that ends its simulation starts the next at once, so no lane waits for another.
 
-The backup of a finished simulation rides along with the next one. Its returns need no backward pass:
-with C_j the discounted rewards before level j and C the total, G_j = (C - C_j) / gamma^j. So it can run
-from the root down, and in the iteration in which the new simulation stands at level j, level j of the old
-path is backed up just before it is read. Each iteration writes one entry of the statistics instead of a
-whole path, every simulation sees all earlier ones, and the old path's storage is free for the new path
-just behind it. Only where a new simulation ends before the old path does, the lane pauses.
+The backup of a finished simulation rides along with later ones. Its returns need no backward pass: with C_j
+the discounted rewards before level j and C the total, G_j = (C - C_j) / gamma^j. So it can run from the root
+down: a simulation that stands at level j first backs up what is pending there, and leaves its own entry. At
+each level at most one entry is pending, the last one left there, and it is backed up before anything at that
+level is read again. Each iteration writes one entry of the statistics instead of a whole path, and every
+simulation sees all earlier ones.
 
 Several lanes may share a tree (`lanes`): simulations in flight that do not see each other's returns yet, but
 do see each other's visits, which count from the moment of the choice (Liu et al., 2020, "Watch the
@@ -56,14 +56,15 @@ class _Tree(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """Level j: the entry of `sums` passed at depth j, and the discounted rewards before it."""
+    """What is pending at level j: an entry of `sums`, and the discounted rewards of its simulation."""
 
-    entry: Int[Array, " levels"]
-    before: Float[Array, " levels"]
+    entry: Int[Array, " levels"]  # the spare one where nothing is pending
+    before: Float[Array, " levels"]  # the rewards before level j
+    total: Float[Array, " levels"]  # all of them
 
 
 class _Simulation(NamedTuple):
-    """One lane's simulation in progress, and the finished one that is still being backed up."""
+    """One lane's simulation in progress."""
 
     s: PyTree
     draw: PyTree
@@ -72,9 +73,8 @@ class _Simulation(NamedTuple):
     running: Bool[Array, ""]
     level: Int[Array, ""]
     total: Float[Array, ""]  # discounted rewards so far
-    tree_levels: Int[Array, ""]  # levels of the path that lie in the tree
-    backup_levels: Int[Array, ""]  # of the finished simulation
-    backup_total: Float[Array, ""]
+    tree_levels: Int[Array, ""]  # levels of its path that lie in the tree
+    pending: Int[Array, ""]  # levels at which older simulations may have entries left
     steps: Int[Array, ""]  # simulated by this lane
     live: Bool[Array, ""]  # not out of work yet
 
@@ -158,10 +158,9 @@ def search(
         return jax.vmap(pomdp.sample_root, in_axes=(0, None))(jr.split(key, num_simulations), belief)
 
     def backup(sums: Array, path: _Path, now: _Simulation) -> Float[Array, "slots columns"]:
-        """Level j of the finished simulations: N(h, a) += 1, and their return to Q(h, a)'s sum."""
-        entry, before = jax.vmap(lambda path, j: (path.entry[j], path.before[j]))(path, now.level)
-        G = (now.backup_total - before) / _power(gamma, now.level)
-        entry = jnp.where(now.level < now.backup_levels, entry, num_entries)
+        """What is pending at the lanes' levels: N(h, a) += 1, and the return to Q(h, a)'s sum."""
+        entry, before, total = jax.vmap(tree_at_index)(path, jnp.minimum(now.level, depth))
+        G = (total - before) / _power(gamma, now.level)
         if lanes == 1:
             return sums.at[entry].add(jnp.stack([jnp.ones_like(G), G], axis=1), **IN_PLACE)
         return _add(sums, entry, jnp.stack([jnp.ones_like(G), G, jnp.zeros_like(G)], axis=1))
@@ -198,13 +197,13 @@ def search(
         step = jax.vmap(simulate, in_axes=(0, None, None, None, 0))
         a, s_next, o, r, end = step(keys, sums, belief, limit, now)
 
-        # Record the step on the path, and find or make the child h' = (h, a, o).
+        # Leave the step on the path, and find or make the child h' = (h, a, o).
         on_tree = now.running & now.in_tree
         entry = now.node * A + a
-        path = jax.vmap(_record)(path, jnp.where(on_tree, now.level, depth), entry, now.total)
+        left = jnp.where(on_tree, entry, num_entries)
+        path = jax.vmap(_leave)(path, jnp.minimum(now.level, depth), left, now.total)
         if lanes > 1:
-            chosen = jnp.where(on_tree, entry, num_entries)
-            sums = _add(sums, chosen, jnp.tile(jnp.array([0.0, 0.0, 1.0]), (lanes, 1)))
+            sums = _add(sums, left, jnp.tile(jnp.array([0.0, 0.0, 1.0]), (lanes, 1)))
         known, slot = jax.vmap(tree.children.find)(entry, o)
         known = jnp.where(on_tree, known, 0)
         leaf = on_tree & (known == 0) & ~end
@@ -212,6 +211,7 @@ def search(
         if leaf_value is not None:
             r = r + jnp.where(leaf, gamma * jax.vmap(leaf_value)(s_next), 0)
             end = end | leaf
+        ended, flushing = now.running & end, ~now.running
         now = now._replace(
             s=s_next,
             node=known,
@@ -223,16 +223,19 @@ def search(
             level=now.level + 1,
         )
 
-        # Start the next simulation where both this one and the older backup are done. A lane that finds no
-        # work left goes down once more, to back up its last simulation.
-        done = now.live & ~now.running & (now.level >= now.backup_levels)
+        # Start the next simulation where this one has ended. A lane that finds no work left goes down once
+        # more, to back up what is pending.
+        path = path._replace(total=jax.vmap(_settle)(path.total, ended, now.tree_levels, now.total))
+        done = now.live & (ended | (flushing & (now.level >= now.pending)))
         number = started + jnp.cumsum(done, dtype=jnp.int32) - 1
-        fresh = jax.vmap(begin, in_axes=(None, 0, 0))(roots, number, now)
+        fresh = jax.vmap(begin, in_axes=(None, 0, 0, 0))(roots, number, now, ended)
         now = jax.vmap(_where)(done, fresh, now)
         return _Search(tree, path, now, started + jnp.sum(done, dtype=jnp.int32))
 
-    def begin(roots: PyTree, number: Int[Array, ""], before: _Simulation) -> _Simulation:
-        """Simulation `number`, where there is one, with the backup of the one before it in its lane."""
+    def begin(
+        roots: PyTree, number: Int[Array, ""], before: _Simulation, ended: Bool[Array, ""]
+    ) -> _Simulation:
+        """Simulation `number`, where there is one, after the one `before` it in its lane."""
         s, draw = tree_at_index(roots, jnp.minimum(number, num_simulations - 1))
         running, zero = number < num_simulations, jnp.int32(0)
         return _Simulation(
@@ -244,22 +247,21 @@ def search(
             level=zero,
             total=jnp.float32(0),
             tree_levels=zero,
-            backup_levels=before.tree_levels,
-            backup_total=before.total,
+            pending=jnp.where(before.pending > before.level, before.pending, before.tree_levels),
             steps=before.steps,
-            live=running | (before.tree_levels > 0),
+            live=running | ended,
         )
 
     def first(active: Bool[Array, ""], roots: PyTree) -> _Search:
         zero, off = jnp.int32(0), jnp.array(False)
         s, draw = tree_at_index(roots, zero)
-        none = _Simulation(
-            s, draw, zero, off, off, zero, jnp.float32(0), zero, zero, jnp.float32(0), zero, off
-        )
-        now = jax.vmap(begin, in_axes=(None, 0, None))(roots, jnp.arange(lanes, dtype=jnp.int32), none)
+        none = _Simulation(s, draw, zero, off, off, zero, jnp.float32(0), zero, zero, zero, off)
+        numbers = jnp.arange(lanes, dtype=jnp.int32)
+        now = jax.vmap(begin, in_axes=(None, 0, None, None))(roots, numbers, none, off)
         now = now._replace(running=now.running & active, in_tree=now.in_tree & active, live=now.live & active)
         children = no_children(num_simulations + 1, A, pomdp.observation_sizes)
-        path = _Path(jnp.zeros((lanes, depth + 1), jnp.int32), jnp.zeros((lanes, depth + 1)))
+        nothing = jnp.zeros((lanes, depth + 1))
+        path = _Path(jnp.full((lanes, depth + 1), num_entries, jnp.int32), nothing, nothing)
         return _Search(
             _Tree(jnp.zeros((num_entries + 1, 2 if lanes == 1 else 3)), children, jnp.int32(1)),
             path,
@@ -293,8 +295,20 @@ def _power(gamma: float, level: Int[Array, "*lanes"]) -> Float[Array, "*lanes"]:
     return jnp.float32(gamma) ** level.astype(jnp.float32)
 
 
-def _record(path: _Path, level: Int[Array, ""], entry: Int[Array, ""], before: Scalar) -> _Path:
-    return _Path(path.entry.at[level].set(entry, **IN_PLACE), path.before.at[level].set(before, **IN_PLACE))
+def _leave(path: _Path, level: Int[Array, ""], entry: Int[Array, ""], before: Scalar) -> _Path:
+    """Leave an entry at a level, for a later simulation to back up."""
+    return path._replace(
+        entry=path.entry.at[level].set(entry, **IN_PLACE),
+        before=path.before.at[level].set(before, **IN_PLACE),
+    )
+
+
+def _settle(
+    totals: Float[Array, " levels"], ended: Bool[Array, ""], levels: Int[Array, ""], total: Scalar
+) -> Float[Array, " levels"]:
+    """The totals with that of a simulation that has ended, at the levels where it left its entries."""
+    own = jnp.arange(totals.shape[0], dtype=jnp.int32) < levels
+    return jnp.where(ended & own, total, totals)
 
 
 def _where(condition: Bool[Array, ""], yes: PyTree, no: PyTree) -> PyTree:
