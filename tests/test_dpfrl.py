@@ -550,13 +550,19 @@ def test_learns_to_remember(particles):
 
 @pytest.mark.slow
 def test_learns_tiger():
-    """The median of 5 seeds reaches a discounted return of 2.0 within 40,000 episodes (optimum 3.77)."""
-    agent = A2C(tiger.make_domain().pomdp, DPFRL(learning_rate=1e-4))
+    """The median of 5 seeds reaches a discounted return of 2.0 within 40,000 episodes (optimum 3.77).
+
+    Means are over blocks of 2,000 episodes. A seed that only listens takes long to get there: once 3 seeds
+    have reached 2.0 in the same block, the median has, whatever the others do."""
+    agent = A2C(tiger.make_domain().pomdp, DPFRL(learning_rate=3e-4, num_particles=15))
     learner = start(jr.split(prng.key(0), 5), agent)
     returns: list[list[float]] = [[] for _ in range(5)]
-    while min(map(len, returns)) < 40_000:
-        learner, episodes = jax.device_get(advance(learner, agent, 50))
+    reached = np.zeros((5, 20), bool)
+    while np.max(reached.sum(0)) < 3 and min(map(len, returns)) < 40_000:
+        learner, episodes = advance(learner, agent, 50)
+        of_block = jax.device_get(episodes)
         for i, of_seed in enumerate(returns):
-            of_seed += episodes.discounted_return[i][episodes.ended[i]].tolist()
-    blocks = np.array([np.reshape(of_seed[:40_000], (40, 1000)).mean(1) for of_seed in returns])
-    assert np.median(blocks, axis=0).max() >= 2.0, np.median(blocks, axis=0)
+            of_seed += of_block.discounted_return[i][of_block.ended[i]].tolist()
+            blocks = len(of_seed[:40_000]) // 2000
+            reached[i, :blocks] = np.reshape(of_seed[: 2000 * blocks], (blocks, 2000)).mean(1) >= 2.0
+    assert np.max(reached.sum(0)) >= 3, reached.astype(int)
