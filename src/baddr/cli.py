@@ -289,9 +289,14 @@ def _domain_settings(command: str, name: str, flags: Sequence[str], config: str)
     if any(flag.startswith("--domain.") for flag in flags):
         kind = _Domain[type(settings)]  # type: ignore[misc]
         settings = parse(kind, f"{command} {name}", flags, _Domain(settings), others=True).domain
+    _check_same_file(name, start, settings)
+    return settings
+
+
+def _check_same_file(name: str, start: Any, settings: Any) -> None:
+    """Refuse a path among the settings that is not the file that was named as the DOMAIN."""
     if name != "cassandra" and settings.name != start.name:
         raise UserError(f"The domain is {start.name}, but domain.path names another file: {settings.name}.")
-    return settings
 
 
 # Commands. Each imports what it needs when it runs.
@@ -405,6 +410,7 @@ def check_(arguments: Sequence[str]) -> int:
     entry = catalog.entry(name)
     kind = Check[type(entry.settings)]  # type: ignore[misc]
     options = parse(kind, f"check {name}", flags, Check(entry.settings))
+    _check_same_file(name, entry.settings, options.domain)
     problems = options.domain.problems()
     if problems:
         raise UserError("; ".join(problems) + ".")
