@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -181,6 +182,24 @@ def test_plot_draws_several_folders(finished, tmp_path, capsys):
     picture = tmp_path / "curves.svg"
     assert baddr_main("plot", finished, finished, "--out", picture) == 0
     assert picture.read_text().startswith("<?xml")
+
+
+def test_compare_says_the_numbers_and_their_intervals(finished, tmp_path, capsys):
+    """A result against itself: no difference, with no width; and a level that it never reaches."""
+    twice = tmp_path / "again"
+    shutil.copytree(finished, twice)
+    assert baddr_main("compare", finished, twice, "--last", 10, "--level", 1000, "--json") == 0
+    compared = json.loads(capsys.readouterr().out)
+    first, second = compared["results"].values()
+    results = baddr.load_results(finished)
+    last = results["discounted_return"][results["episode"] >= results["episode"].max() - 9]
+    assert first["final"]["value"] == pytest.approx(last.mean()) and "difference" not in first
+    assert second["difference"] == {"value": 0, "low": 0, "high": 0}
+    assert first["episodes_to_level"] == {"value": None, "low": None, "high": None}
+    assert baddr_main("compare", finished, twice) == 0
+    assert "less the first" in capsys.readouterr().out
+    assert baddr_main("compare", finished, "--last", 1000) == 2
+    assert "--last 1000 is more than" in capsys.readouterr().err
 
 
 def write_history(path: Path, *episodes: tuple[list[int], list[list[int]]]) -> Path:

@@ -4,7 +4,17 @@ import scipy.stats
 
 from baddr.errors import UserError
 from baddr.plots import plot_curves
-from baddr.statistics import bootstrap_interval, learning_curve, mean_interval, per_run
+from baddr.statistics import (
+    bootstrap_interval,
+    episodes_to_reach,
+    estimate,
+    interquartile_mean,
+    learning_curve,
+    mean_interval,
+    paired_difference,
+    per_run,
+    reach_interval,
+)
 
 
 def results(table: np.ndarray) -> dict[str, np.ndarray]:
@@ -34,6 +44,49 @@ def test_the_interval_of_a_mean_is_near_the_normal_one():
     half = 1.96 * values.mean(1).std(ddof=1) / 20
     assert mean == pytest.approx(values.mean())
     assert abs(low - (mean - half)) < 0.15 * half and abs(high - (mean + half)) < 0.15 * half
+
+
+@pytest.mark.parametrize("n", [4, 5, 8, 100, 101])
+def test_the_interquartile_mean_is_the_trimmed_one(n):
+    """Of n runs a quarter is left out on each side; where n is no multiple of 4, part of a run is."""
+    values = np.random.default_rng(n).normal(size=n) ** 3
+    fine = np.repeat(values, 4)  # now a quarter is a whole number of values
+    assert interquartile_mean(values) == pytest.approx(scipy.stats.trim_mean(fine, 0.25))
+
+
+def test_one_run_is_its_own_interquartile_mean():
+    assert interquartile_mean(np.array([3.0])) == 3
+
+
+def test_episodes_to_reach_a_level():
+    """A ramp 0, 1, 2, ... in the mean of two runs: the last 3 average 5 after episodes 4, 5, 6 (from 0)."""
+    ramp = np.arange(12.0)
+    table = np.stack([ramp - 1, ramp + 1])
+    assert episodes_to_reach(table, 5.0, window=3) == 7
+    assert episodes_to_reach(table, 100.0, window=3) == np.inf
+    assert episodes_to_reach(table, 0.0, window=13) == np.inf
+    low_high = reach_interval(table, 5.0, window=3)
+    assert low_high == (7, 6, 8)  # resamples have both runs, twice the one or twice the other
+    assert reach_interval(table, 10.5, window=1).high == np.inf
+
+
+def test_a_paired_difference_takes_common_runs_and_their_own_noise():
+    """The runs' own levels, which differ widely, drop out; a run that only one has is left out."""
+    rng = np.random.default_rng(0)
+    level = rng.normal(0, 100, size=(30, 1))
+    a, b = level + rng.normal(1, 0.1, (30, 8)), level[:-2] + rng.normal(0, 0.1, (28, 8))
+    difference, common = paired_difference(results(a), results(b), last=4)
+    each = a[:28, 4:].mean(1) - b[:, 4:].mean(1)
+    assert common == 28 and difference.value == pytest.approx(each.mean())
+    half = 1.96 * each.std(ddof=1) / np.sqrt(28)
+    assert abs(difference.low - (each.mean() - half)) < 0.3 * half
+    assert abs(difference.high - (each.mean() + half)) < 0.3 * half
+
+
+def test_an_estimate_of_another_statistic_has_its_own_interval():
+    values = np.random.default_rng(0).standard_cauchy(200)
+    middle = estimate(values, interquartile_mean)
+    assert middle.low < 0 < middle.high and middle.high - middle.low < 1  # the mean's is far wider
 
 
 def test_a_curve_averages_windows_of_episodes():

@@ -31,6 +31,7 @@ Bayesian reinforcement learning in POMDPs.
   run DOMAIN       learn and act for some runs and episodes; leaves results and a learning curve
   resume DIR       go on with an interrupted run, or extend a finished one
   plot DIR...      learning curves of several results in one picture
+  compare DIR...   several results in numbers, with their uncertainty
   belief DOMAIN    the belief after a given history, as JSON
   plan DOMAIN      the search after a given history, as JSON
   check DOMAIN     whether a domain keeps its promises: shapes, ranges, probabilities
@@ -44,6 +45,7 @@ examples:
   baddr run tiger
   baddr run tiger --agent pomcp --runs 100 --out results/upper-bound
   baddr plot results/* --out curves.png
+  baddr compare results/* --level 2.2
   baddr COMMAND --help
 """
 
@@ -113,6 +115,32 @@ class Plot:
     """The picture: .png, .svg or .pdf."""
     window: int = 0
     """Episodes averaged per point; 0: about 20 points."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Several results in numbers, each with its 95 % bootstrap interval over runs.
+
+    The first folder is the baseline: the others' differences to it are taken run by run, over the runs that
+    both have (run i of one seed meets the same random numbers in both).
+
+    examples:
+      baddr compare results/tiger-ba-pomcp-1 results/tiger-baddr-1
+      baddr compare results/* --last 50 --level 2.2 --json
+    """
+
+    dirs: Positional[Annotated[tuple[Path, ...], arg(metavar="DIR...")]]
+    """Result folders."""
+    last: int = 0
+    """Episodes at the end that count as final; 0: a tenth of the shortest result."""
+    level: float | None = None
+    """Also say after how many episodes the mean return reaches this."""
+    window: int = 0
+    """Episodes that the mean return is taken over for --level; 0: a twentieth of the shortest result."""
+    json: bool = False
+    """Print JSON."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -383,6 +411,56 @@ def plot(arguments: Sequence[str]) -> int:
     return 0
 
 
+def compare_(arguments: Sequence[str]) -> int:
+    options: Compare = parse(Compare, "compare", arguments)
+    if not options.dirs:
+        raise UserError("Name at least one result folder: `baddr compare DIR...`.")
+    for name in ("last", "window"):
+        if getattr(options, name) < 0:
+            raise UserError(f"--{name} must not be negative.")
+    from baddr.statistics import compare, default_window
+
+    results = {_label(path): load_results(path) for path in options.dirs}
+    empty = [name for name, columns in results.items() if not len(columns["run"])]
+    if empty:
+        raise UserError(f"{empty[0]} has no finished episode yet.")
+    shortest = min(int(columns["episode"].max()) + 1 for columns in results.values())
+    last = options.last or max(1, shortest // 10)
+    if last > shortest:
+        raise UserError(f"--last {last} is more than the {shortest} episodes of the shortest result.")
+    window = options.window or default_window(shortest)
+    rows = compare(results, last, options.level, window)
+    if options.json:
+        finite = lambda x: None if x == float("inf") else x
+        plain = lambda x: {k: finite(v) for k, v in x._asdict().items()} if isinstance(x, tuple) else x
+        values = {name: {key: plain(x) for key, x in row.items()} for name, row in rows.items()}
+        print(json.dumps({"last": last, "window": window, "results": values}))
+        return 0
+    print(f"discounted returns, with 95 % intervals over runs; final: the last {last} episodes")
+    for name, row in rows.items():
+        print(_compared(name, row, options.level, window))
+    return 0
+
+
+def _compared(name: str, row: dict[str, Any], level: float | None, window: int) -> str:
+    """A paragraph about one result."""
+    number = lambda e: f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]"
+    lines = [
+        f"{name}: {row['runs']} runs of {row['episodes']} episodes",
+        f"  final mean                {number(row['final'])}",
+        f"  final interquartile mean  {number(row['final_interquartile'])}",
+        f"  mean over all episodes    {number(row['area'])}",
+    ]
+    if level is not None:
+        value, low, high = (f"{x:.0f}" if x < float("inf") else "never" for x in row["episodes_to_level"])
+        lines.append(f"  episodes to {level:g}: {value} [{low}, {high}] (the mean of {window})")
+    if "difference" in row:
+        lines.append(
+            f"  final, less the first     {number(row['difference'])} ({row['common_runs']} common runs)"
+        )
+    return "\n".join(lines)
+
+
 def belief(arguments: Sequence[str]) -> int:
     options = parse_with_domain(Belief, "belief", arguments, Belief)
     experiment = _with(options.experiment, "filter", "num_particles", options.particles)
@@ -474,6 +552,7 @@ COMMANDS = {
     "run": run,
     "resume": resume,
     "plot": plot,
+    "compare": compare_,
     "belief": belief,
     "plan": plan,
     "check": check_,
