@@ -3,15 +3,13 @@
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 
 from baddr.domains.domain import Domain
 from baddr.pomdp import POMDP, Dynamics, Table
 from baddr.posteriors import Counts
 
-RUN, INSPECT, REPLACE = range(3)
-BROKEN = 3  # wear: 0 new, 1, 2, 3 broken
-RATTLES = np.array([[0.1, 0.2, 0.3, 0.4], [0.05, 0.35, 0.65, 0.95], [0.1] * 4])  # p(rattle | a, wear)
+RUN, INSPECT, BROKEN = 0, 1, 3  # two of the actions, and the wear of a machine that is broken; 0 is new
+RATTLES = jnp.array([[0.1, 0.2, 0.3, 0.4], [0.05, 0.35, 0.65, 0.95], [0.1] * 4])  # p(rattle | a, wear)
 
 
 class Maintenance(POMDP):
@@ -41,9 +39,9 @@ class Maintenance(POMDP):
 
 def tables(wear):
     """T[s, a, s'] and O[a, s', o]: running wears the machine by one step with probability `wear`."""
-    stay, worn, new = (jnp.eye(4)[np.array(to)] for to in ([0, 1, 2, 3], [1, 2, 3, 3], [0, 0, 0, 0]))
+    stay, worn, new = (jnp.eye(4)[jnp.array(to)] for to in ([0, 1, 2, 3], [1, 2, 3, 3], [0, 0, 0, 0]))
     T = jnp.stack([(1 - wear) * stay + wear * worn, stay, new], axis=1)
-    return T, jnp.asarray(np.stack([1 - RATTLES, RATTLES], axis=-1), jnp.float32)
+    return T, jnp.stack([1 - RATTLES, RATTLES], axis=-1)
 
 
 def make_domain(wear: float = 0.5, prior_wear: float = 0.1, prior_total: float = 10.0, horizon: int = 20):

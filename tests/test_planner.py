@@ -165,7 +165,7 @@ def test_deep_tree_converges_to_the_optimum_of_the_chain(lanes):
 
 
 def test_lanes_share_the_children_that_they_make():
-    """Exploration alone walks every action sequence of the chain, and each has one node, also with 8 lanes."""
+    """Exploration alone walks every action sequence of the chain, and each has one node, with 8 lanes too."""
     root = search(
         jr.split(prng.key(0), 1),
         chain(),
