@@ -148,6 +148,19 @@ def test_draws_have_the_probabilities():
             assert abs(frequency - p) <= 5 * math.sqrt(p * (1 - p) / 20_000) + 1e-7
 
 
+def test_draws_of_features_that_depend_on_each_other():
+    """Within s' and within o: 20,000 steps from one (s, a), each cell within 5 standard errors."""
+    counts, state_sizes, observation_sizes = flat("random")
+    D = expected_dynamics(fully_connected(counts, state_sizes, observation_sizes))
+    s, a = jnp.array([1, 2], jnp.int32), jnp.int32(1)
+    s_next, o = jax.jit(jax.vmap(lambda k: D.step(k, s, a)))(jr.split(prng.key(4), 20_000))
+    T, O = np.asarray(counts.T, float)[5, 1], np.asarray(counts.O, float)[1]
+    p = (T / T.sum())[:, None] * O / O.sum(-1, keepdims=True)
+    cell = np.ravel_multi_index((*np.asarray(s_next).T, *np.asarray(o).T), (*state_sizes, *observation_sizes))
+    frequency = np.bincount(cell, minlength=36).reshape(6, 6) / 20_000
+    assert np.all(np.abs(frequency - p) <= 5 * np.sqrt(p * (1 - p) / 20_000) + 1e-7)
+
+
 def test_a_model_is_drawn_from_the_dirichlets():
     """Mean and variance of an entry over 4,096 drawn models, within 5 standard errors; zeros stay zeros."""
     posterior = Factored(tiger.make_domain().graphs["default"], expected=False)
@@ -203,6 +216,16 @@ def test_counts_grow_by_one_per_learned_node(name):
     kept = np.asarray(opened.states.theta.counts)
     assert np.all(np.isin(kept.sum(1), np.asarray(theta.counts).sum(1)))
     assert {tuple(row) for row in kept} <= {tuple(row) for row in np.asarray(theta.counts)}
+
+
+def test_a_known_node_does_not_learn():
+    """A feature that is known under action 0 and learned under action 1, in tables of the same size."""
+    both = tuple(Node(parents("s", [0]), lambda x: [1.0, 2.0], learned) for learned in (False, True))
+    seen = Computed(parents("s_next", [0]), lambda s, a, s_next: s_next[0])
+    posterior = Factored(Graph((2,), (2,), 2, (both,), (seen,)))
+    one, theta = jnp.array([1], jnp.int32), posterior.prior(prng.key(0))
+    grown = [posterior.update(prng.key(0), theta, one, jnp.int32(a), one, one).counts for a in range(2)]
+    assert grown[0].tolist() == [1, 2, 1, 2] and grown[1].tolist() == [1, 2, 1, 3]
 
 
 def test_deterministic_nodes_stay_deterministic():
