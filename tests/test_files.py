@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -184,3 +185,21 @@ def test_check_names_what_is_wrong(tmp_path, capsys):
     assert baddr_main("check", f"{path}:f") == 1
     said = capsys.readouterr().out
     assert said == "own.py:f: pomdp.horizon must be a positive integer, not -1.\n"
+
+
+# --- docs ---------------------------------------------------------------------------------------------
+
+
+def test_the_python_example_of_the_docs_learns(monkeypatch, capsys):
+    """docs/own-domain.md, with its numbers made small."""
+    text = (EXAMPLES.parent / "docs" / "own-domain.md").read_text()
+    code = text.partition("```python\n")[2].partition("```")[0]
+    for large, small in (("batches=2048", "batches=8"), ("=64", "=8"), ("2), 40", "1), 20")):
+        assert large in code
+        code = code.replace(large, small)
+    monkeypatch.chdir(EXAMPLES.parent)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    names: dict = {}
+    exec(code, names)
+    steps = names["steps"]
+    assert steps.ended.sum() == 4 and names["fit"].gap.shape == (1,)
