@@ -2,13 +2,14 @@
 
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
@@ -22,6 +23,7 @@ from baddr.experiments.experiment import Experiment, extend, from_toml, of_folde
 from baddr.experiments.store import Folder, load_results, merge, read_toml
 
 E = TypeVar("E")
+MOST_LINES = 6  # of `baddr list` for features with the same values
 
 OVERVIEW = """\
 usage: baddr COMMAND ...
@@ -515,15 +517,31 @@ def list_(arguments: Sequence[str]) -> int:
     for name, domain in listing["domains"].items():
         print(f"{name}: {domain['summary']}")
         for kind in ("state", "observation"):
-            for i, feature in enumerate(domain[kind]):
-                values = ", ".join(f"{j} {value}" for j, value in enumerate(feature["values"]))
-                print(f"    {kind} feature {i}, {feature['name']}: {values}")
+            for line in _features(domain[kind]):
+                print(f"    {kind} {line}")
         print("    actions: " + ", ".join(f"{i} {name}" for i, name in enumerate(domain["actions"])))
     for kind in ("agents", "presets"):
         print(f"\n{kind}:")
         for name, summary in listing[kind].items():
             print(f"    {name:10s} {summary}")
     return 0
+
+
+def _features(features: list[dict[str, Any]]) -> Iterator[str]:
+    """A line per feature, or per stretch of features with the same values."""
+    number = 0
+    for values, group in itertools.groupby(features, key=lambda feature: feature["values"]):
+        names = [feature["name"] for feature in group]
+        numbers = [str(number + i) for i in range(len(names))]
+        number += len(names)
+        if values == [str(i) for i in range(len(values))]:
+            meaning = f"0 to {len(values) - 1}"
+        else:
+            meaning = ", ".join(f"{i} {value}" for i, value in enumerate(values))
+        if len(names) > MOST_LINES:
+            yield f"features {numbers[0]} ({names[0]}) to {numbers[-1]} ({names[-1]}): {meaning}"
+        else:
+            yield from (f"feature {i}, {name}: {meaning}" for i, name in zip(numbers, names, strict=True))
 
 
 def cache_(arguments: Sequence[str]) -> int:
