@@ -420,7 +420,7 @@ def compare_(arguments: Sequence[str]) -> int:
     for name in ("last", "window"):
         if getattr(options, name) < 0:
             raise UserError(f"--{name} must not be negative.")
-    from baddr.statistics import compare, default_window
+    from baddr.statistics import Estimate, compare, default_window
 
     results = {_label(path): load_results(path) for path in options.dirs}
     empty = [name for name, columns in results.items() if not len(columns["run"])]
@@ -434,7 +434,7 @@ def compare_(arguments: Sequence[str]) -> int:
     rows = compare(results, last, options.level, window)
     if options.json:
         finite = lambda x: None if x == float("inf") else x
-        plain = lambda x: {k: finite(v) for k, v in x._asdict().items()} if isinstance(x, tuple) else x
+        plain = lambda x: {k: finite(v) for k, v in x._asdict().items()} if isinstance(x, Estimate) else x
         values = {name: {key: plain(x) for key, x in row.items()} for name, row in rows.items()}
         print(json.dumps({"last": last, "window": window, "results": values}))
         return 0
