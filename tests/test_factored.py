@@ -164,17 +164,19 @@ def test_draws_of_features_that_depend_on_each_other():
 def test_a_model_is_drawn_from_the_dirichlets():
     """Mean and variance of an entry over 4,096 drawn models, within 5 standard errors; zeros stay zeros."""
     posterior = Factored(tiger.make_domain().graphs["default"], expected=False)
-    s, null = jnp.zeros((1,), jnp.int32), jnp.array([2], jnp.int32)
+    s, right, null = (jnp.array([value], jnp.int32) for value in range(3))
 
     def hears(key):
         D = posterior.sample(key, posterior.prior(key))
-        return jnp.exp(jnp.stack([D.observation_log_prob(s, LISTEN, s, o) for o in (s, null)]))
+        pairs = (s, s), (right, right), (s, null)
+        return jnp.exp(jnp.stack([D.observation_log_prob(s, LISTEN, s_next, o) for s_next, o in pairs]))
 
-    p, impossible = np.asarray(jax.jit(jax.vmap(hears))(jr.split(prng.key(2), 4096))).T
+    p, other, impossible = np.asarray(jax.jit(jax.vmap(hears))(jr.split(prng.key(2), 4096))).T
     mean, variance = 5 / 8, 15 / (64 * 9)
     assert abs(p.mean() - mean) < 5 * math.sqrt(variance / 4096)
     assert abs(p.var() - variance) < 5 * math.sqrt(2 * variance**2 / 4096)
     assert np.all(impossible == 0)
+    assert abs(np.corrcoef(p, other)[0, 1]) < 5 / math.sqrt(4096)  # rows are independent
     D = posterior.sample(prng.key(5), posterior.prior(prng.key(5)))
     both = [jnp.exp(D.observation_log_prob(s, LISTEN, s, jnp.array([o], jnp.int32))) for o in range(2)]
     assert sum(both) == pytest.approx(1, abs=1e-6)  # a row is the same whenever it is read
