@@ -161,7 +161,7 @@ def test_a_learned_belief_is_the_prior_of_a_later_run(finished, tmp_path, capsys
 def test_baddr_trains_a_prior_once_and_uses_it_again(tmp_path, capsys, monkeypatch):
     """Here with too little training: the network that failed to fit is named."""
     monkeypatch.setenv("BADDR_CACHE", str(tmp_path / "cache"))
-    small = ["--network.hidden", "8", "--pretrain.batches", "32", *SMALL]
+    small = ["--network.hidden", "8", "--pretrain.batches", "32", "--pretrain.num-networks", "1", *SMALL]
     arguments = ["run", "tiger", "--runs", "2", "--episodes", "2", *small]
     assert baddr_main(*arguments, "--out", tmp_path / "a") == 0
     error = capsys.readouterr().err
