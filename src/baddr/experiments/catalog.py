@@ -104,7 +104,7 @@ def tiger_presets(settings: Tiger) -> dict[str, Preset]:
         "quick": replace(TIGER_PAPER, runs=64, episodes=100),
         # Eight of the table's 1, 4 or 8: one alone hardly learns in so few episodes (docs/results.md).
         "quick/network": replace(
-            TIGER_PAPER, runs=32, episodes=40, pretrain=replace(TIGER_PAPER.pretrain, num_networks=8)
+            TIGER_PAPER, runs=24, episodes=40, pretrain=replace(TIGER_PAPER.pretrain, num_networks=8)
         ),
         "paper": TIGER_PAPER,
     }
