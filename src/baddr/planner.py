@@ -131,24 +131,9 @@ def search(
     """
     num_runs, lanes = keys.shape[0], min(lanes, num_simulations)
     active = jnp.ones((num_runs,), bool) if active is None else active
-    if num_runs == 1 and lanes == 1:
-        # A lane alone makes XLA copy its whole tree in every iteration (the one-lane gather is fused into
-        # each of its readers, which then outlive the write). A second, idle lane avoids it.
-        twice = lambda tree: jax.tree.map(lambda x: jnp.concatenate([x, x]), tree)
-        both = search(
-            twice(keys),
-            pomdp,
-            twice(belief),
-            num_simulations=num_simulations,
-            exploration=exploration,
-            depth=depth,
-            steps_left=twice(steps_left),
-            active=jnp.concatenate([active, jnp.zeros_like(active)]),
-            rollout=rollout,
-            leaf_value=leaf_value,
-        )
-        return tree_at_index(both, jnp.array([0]))
-
+    # A lane alone makes XLA copy its whole tree in every iteration (the one-lane gather is fused into each of
+    # its readers, which then outlive the write). A second, idle lane avoids it.
+    width = 2 if num_runs == lanes == 1 else lanes
     depth = effective_depth(pomdp.discount, depth)
     limit = jnp.minimum(depth, steps_left)
     A, gamma = pomdp.num_actions, pomdp.discount
@@ -193,7 +178,7 @@ def search(
     ) -> _Search:
         tree, path, now, started = run
         sums = backup(tree.sums, path, now)
-        keys = key[None] if lanes == 1 else jr.split(key, lanes)
+        keys = jnp.broadcast_to(key, (width,)) if lanes == 1 else jr.split(key, lanes)
         step = jax.vmap(simulate, in_axes=(0, None, None, None, 0))
         a, s_next, o, r, end = step(keys, sums, belief, limit, now)
 
@@ -256,12 +241,13 @@ def search(
         zero, off = jnp.int32(0), jnp.array(False)
         s, draw = tree_at_index(roots, zero)
         none = _Simulation(s, draw, zero, off, off, zero, jnp.float32(0), zero, zero, zero, off)
-        numbers = jnp.arange(lanes, dtype=jnp.int32)
+        numbers = jnp.arange(width, dtype=jnp.int32)
         now = jax.vmap(begin, in_axes=(None, 0, None, None))(roots, numbers, none, off)
-        now = now._replace(running=now.running & active, in_tree=now.in_tree & active, live=now.live & active)
+        works = active & (numbers < lanes)
+        now = now._replace(running=now.running & works, in_tree=now.in_tree & works, live=now.live & works)
         children = no_children(num_simulations + 1, A, pomdp.observation_sizes)
-        nothing = jnp.zeros((lanes, depth + 1))
-        path = _Path(jnp.full((lanes, depth + 1), num_entries, jnp.int32), nothing, nothing)
+        nothing = jnp.zeros((width, depth + 1))
+        path = _Path(jnp.full((width, depth + 1), num_entries, jnp.int32), nothing, nothing)
         return _Search(
             _Tree(jnp.zeros((num_entries + 1, 2 if lanes == 1 else 3)), children, jnp.int32(1)),
             path,
