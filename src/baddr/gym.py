@@ -155,8 +155,8 @@ class Player:
         action = player.act()             # plan
         player.observe(observation, terminated, truncated)   # learn
 
-    With equal seeds and observations it lives the life of run 0 of `baddr run`, whose random numbers it
-    shares.
+    With equal seeds and observations it lives the life of run 0 of `baddr run --planner.lanes 1`, whose
+    random numbers it shares. (Without that flag, a run among few may have more lanes.)
     """
 
     def __init__(self, agent: Agent, seed: int = 0):

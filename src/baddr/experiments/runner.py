@@ -52,7 +52,8 @@ from baddr.prior import Fit
 STEPS_PER_BLOCK = 8  # real steps between two looks at the clock
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 LARGEST_CHUNK = {"cpu": 64, "gpu": 4096}
-WIDTH = {"cpu": 16, "gpu": 4096}  # lanes, over all runs of a chunk, beyond which a step of one costs the same
+# Lanes, over all runs of a chunk, that fill the device: about where more stopped paying in docs/results.md.
+WIDTH = {"cpu": 16, "gpu": 4096}
 SIMULATIONS_PER_LANE = 1024  # fewer cost return: see docs/results.md
 MEMORY_SHARE = 0.5  # of the device's memory that one chunk may take
 MICROSECONDS_PER_STEP = {"cpu": 0.5, "gpu": 0.01}  # of planning, at a full chunk: see benchmarks/
