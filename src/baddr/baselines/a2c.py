@@ -3,7 +3,9 @@
 An update lets B actors take n steps, forms n-step targets and takes one gradient step. Gradients reach back
 beyond the sample, through windows that grow: after 1, 2, ... m samples the window is closed and the latent
 state at its end is taken as given. A window is replayed from its start with the current weights, and with the
-noise and the resampling's indices of the time; its last sample is the one in which the actors act.
+noise and the resampling's indices of the time; its last sample is the one in which the actors act. The way
+back goes sample by sample too: what a sample needs is computed again from the latent state before it, which
+costs less than keeping it would.
 
 A learner is a pytree and `advance` a pure function of it: a checkpoint is its leaves. Seeds are batched.
 """
@@ -61,6 +63,7 @@ class Learner(NamedTuple):
     mean_square: ActorCritic  # RMSProp's
     actors: Actors
     window: Window
+    learning_rate: Float[Array, "*seeds"]
 
 
 class Episodes(NamedTuple):
@@ -89,7 +92,9 @@ class Sample(NamedTuple):
 
 @eqx.filter_jit
 def start(keys: Key[Array, " seeds"], agent: A2C) -> Learner:
-    """Learners before their first update. What a seed does depends on its key alone."""
+    """Learners before their first update. What a seed does depends on its key alone.
+
+    They learn at the settings' rate; `learner._replace(learning_rate=...)` gives each its own."""
     return jax.vmap(lambda key: _start(key, agent))(keys)
 
 
@@ -106,8 +111,8 @@ def _start(key: Key[Array, ""], agent: A2C) -> Learner:
     kept = lambda x: jnp.zeros((settings.back_segments - 1, settings.sample_length, *x.shape), x.dtype)
     window = Window(latent, jax.tree.map(kept, actors.seen), jax.tree.map(kept, ancestors))
     mean_square = jax.tree.map(jnp.zeros_like, network)
-    zero = jnp.int32(0)
-    return Learner(key_updates, zero, zero, jnp.array(False), network, mean_square, actors, window)
+    zero, lr = jnp.int32(0), jnp.float32(settings.learning_rate)
+    return Learner(key_updates, zero, zero, jnp.array(False), network, mean_square, actors, window, lr)
 
 
 @eqx.filter_jit
@@ -125,10 +130,11 @@ def advance(learner: Learner, agent: A2C, num_updates: int) -> tuple[Learner, Ep
 def _update(learner: Learner, agent: A2C, position: Int[Array, ""]) -> tuple[Learner, Episodes]:
     """One sample and one gradient step, `position` samples after the window's start."""
     settings = agent.settings
-    gradient = eqx.filter_grad(lambda network: _loss(network, learner, agent, position), has_aux=True)
-    gradient, (sample, actors, latent) = gradient(learner.network)
+    gradient, (sample, actors, latent) = _gradient(learner, agent, position)
     gradient = clip(gradient, settings.max_gradient_norm)
-    network, mean_square = rmsprop(learner.network, learner.mean_square, gradient, settings)
+    network, mean_square = rmsprop(
+        learner.network, learner.mean_square, gradient, learner.learning_rate, settings
+    )
 
     last = position == settings.back_segments - 1
     store = lambda kept, new: kept if len(kept) == 0 else kept.at[position].set(new, mode="drop")
@@ -140,8 +146,8 @@ def _update(learner: Learner, agent: A2C, position: Int[Array, ""]) -> tuple[Lea
     episodes = sample.episodes._replace(ended=sample.episodes.ended & ~failed)
     episodes = _numbered(episodes, learner.episode)
     episode = learner.episode + jnp.sum(episodes.ended, dtype=jnp.int32)
-    learner = Learner(learner.key, learner.updates + 1, episode, failed, network, mean_square, actors, window)
-    return learner, episodes
+    learner = learner._replace(updates=learner.updates + 1, episode=episode, failed=failed, network=network)
+    return learner._replace(mean_square=mean_square, actors=actors, window=window), episodes
 
 
 def _is_finite(network: ActorCritic) -> Bool[Array, ""]:
@@ -154,12 +160,50 @@ def _numbered(episodes: Episodes, first: Int[Array, ""]) -> Episodes:
     return episodes._replace(episode=first + before.reshape(episodes.ended.shape))
 
 
+def _gradient(
+    learner: Learner, agent: A2C, position: Int[Array, ""]
+) -> tuple[ActorCritic, tuple[Sample, Actors, PyTree]]:
+    """The gradient of a new sample's loss through the whole window, the sample, and where it ended."""
+    network, latent = learner.network, learner.window.latent
+    before = jax.tree.map(lambda x: jnp.zeros((agent.settings.back_segments - 1, *x.shape)), latent)
+
+    def replay(j: Int[Array, ""], carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        latent, before = carry
+        before = jax.tree.map(lambda kept, x: kept.at[j].set(x), before, latent)
+        return _again(network, latent, learner, position, j), before
+
+    latent, before = jax.lax.fori_loop(0, position, replay, (latent, before))
+    gradient = jax.grad(lambda *wrt: _loss(*wrt, learner, agent), argnums=(0, 1), has_aux=True)
+    (of_network, of_latent), result = gradient(network, latent)
+
+    def back(i: Int[Array, ""], carry: tuple[ActorCritic, PyTree]) -> tuple[ActorCritic, PyTree]:
+        of_network, of_latent = carry
+        j = position - 1 - i
+        sample = lambda network, latent: _again(network, latent, learner, position, j)
+        _, pull_back = jax.vjp(sample, network, jax.tree.map(lambda kept: kept[j], before))
+        more, of_latent = pull_back(of_latent)
+        return jax.tree.map(jnp.add, of_network, more), of_latent
+
+    return jax.lax.fori_loop(0, position, back, (of_network, of_latent))[0], result
+
+
+def _again(
+    network: ActorCritic, latent: PyTree, learner: Learner, position: Int[Array, ""], j: Int[Array, ""]
+) -> PyTree:
+    """The latent state after the window's sample j, from the one before it."""
+    n = learner.window.seen.a.shape[1]
+    update = learner.updates - position + j
+    keys = jax.vmap(lambda i: _step_key(learner, update, i, n))(jnp.arange(n, dtype=jnp.int32))
+    seen, ancestors = jax.tree.map(lambda kept: kept[j], learner.window[1:])
+    step = lambda latent, inputs: (network.step(inputs[0], latent, *inputs[1:])[0], None)
+    return jax.lax.scan(step, latent, (keys, seen, ancestors))[0]
+
+
 def _loss(
-    network: ActorCritic, learner: Learner, agent: A2C, position: Int[Array, ""]
+    network: ActorCritic, latent: PyTree, learner: Learner, agent: A2C
 ) -> tuple[Scalar, tuple[Sample, Actors, PyTree]]:
-    """The A2C loss of a new sample, and where it ended."""
+    """The A2C loss of a new sample that starts with `latent`, and where it ended."""
     settings, n = agent.settings, agent.settings.sample_length
-    latent = _replay(network, learner, position)
 
     def act(carry: tuple[PyTree, Actors], i: Int[Array, ""]) -> tuple[tuple[PyTree, Actors], Any]:
         return _act(_step_key(learner, learner.updates, i, n), network, agent.pomdp, *carry)
@@ -170,26 +214,6 @@ def _loss(
     r = settings.reward_scale * sample.r
     R = n_step_targets(r, sample.episodes.ended, bootstrap, agent.pomdp.discount)
     return a2c_loss(sample.logits, sample.value, sample.a, R, settings), (sample, actors, latent)
-
-
-def _replay(network: ActorCritic, learner: Learner, position: Int[Array, ""]) -> PyTree:
-    """The latent state after the window's first `position` samples, of the `m - 1` that there is room for."""
-    n = learner.window.seen.a.shape[1]
-    opened = learner.updates - position
-
-    def step(latent: PyTree, inputs: Any) -> tuple[PyTree, None]:
-        key, seen, ancestors = inputs
-        return network.step(key, latent, seen, ancestors)[0], None
-
-    def sample(latent: PyTree, inputs: Any) -> tuple[PyTree, None]:
-        j, seen, ancestors = inputs
-        keys = jax.vmap(lambda i: _step_key(learner, opened + j, i, n))(jnp.arange(n, dtype=jnp.int32))
-        again = lambda latent: jax.lax.scan(step, latent, (keys, seen, ancestors))[0]
-        return jax.lax.cond(j < position, again, lambda latent: latent, latent), None
-
-    numbers = jnp.arange(len(learner.window.seen.a), dtype=jnp.int32)
-    inputs = (numbers, learner.window.seen, learner.window.ancestors)
-    return jax.lax.scan(sample, learner.window.latent, inputs)[0]
 
 
 def _step_key(learner: Learner, update: Int[Array, ""], i: Int[Array, ""], n: int) -> Key[Array, ""]:
@@ -280,9 +304,11 @@ def clip(gradient: PyTree, max_norm: float) -> PyTree:
     return jax.tree.map(lambda g: g * scale, gradient)
 
 
-def rmsprop(w: PyTree, mean_square: PyTree, gradient: PyTree, settings: DPFRL) -> tuple[PyTree, PyTree]:
+def rmsprop(
+    w: PyTree, mean_square: PyTree, gradient: PyTree, lr: Scalar, settings: DPFRL
+) -> tuple[PyTree, PyTree]:
     """w - lr g / (sqrt(v) + eps), v the running mean of g^2: eps outside of the root, no bias correction."""
-    decay, lr, eps = settings.decay, settings.learning_rate, settings.epsilon
+    decay, eps = settings.decay, settings.epsilon
     v = jax.tree.map(lambda v, g: decay * v + (1 - decay) * g**2, mean_square, gradient)
     w = jax.tree.map(lambda w, v, g: w - lr * g / (jnp.sqrt(v) + eps), w, v, gradient)
     return w, v
@@ -300,6 +326,7 @@ def evaluate(
     """
     horizon = agent.pomdp.horizon
     num_steps = (episodes_per_actor + 2) * horizon
+    position = learner.updates[0] % agent.settings.back_segments
 
     def one_seed(key: Key[Array, ""], learner: Learner) -> Episodes:
         def act(carry: Any, i: Int[Array, ""]) -> tuple[Any, Episodes]:
@@ -311,7 +338,8 @@ def evaluate(
             counted = counted + counts.astype(jnp.int32)
             return (latent, next_actors, counted), sample.episodes._replace(ended=counts)
 
-        latent = _replay(learner.network, learner, learner.updates % agent.settings.back_segments)
+        again = lambda j, latent: _again(learner.network, latent, learner, position, j)
+        latent = jax.lax.fori_loop(0, position, again, learner.window.latent)
         carry = latent, learner.actors, jnp.zeros((agent.settings.actors,), jnp.int32)
         _, episodes = jax.lax.scan(act, carry, jnp.arange(num_steps, dtype=jnp.int32))
         return _numbered(episodes, jnp.int32(0))
