@@ -99,7 +99,7 @@ def test_a_damaged_checkpoint_costs_only_the_work_since_the_one_before(finished,
     wait_for_checkpoints(process, folder, 2)
     process.kill()
     process.communicate()
-    newest = sorted((folder / "checkpoints" / "chunk-00000").iterdir())[-1]
+    newest = sorted((folder / "checkpoints" / "chunk-00000").glob("*.ckpt"))[-1]
     newest.write_bytes(newest.read_bytes()[:200])
     assert baddr_main("resume", folder) == 0
     assert "damaged" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import tyro
 from tyro.conf import Positional, arg
 
-from baddr.errors import StorageError, UserError
+from baddr.errors import ClusterError, StorageError, UserError
 from baddr.experiments import catalog
 from baddr.experiments.experiment import Experiment, extend, from_toml, of_folder, preset
 from baddr.experiments.store import Folder, load_results, merge, read_toml
@@ -69,10 +69,20 @@ class Run(Generic[E]):
     """The result folder; by default a new one below results/."""
     config: Path | None = None
     """A TOML file with settings: they replace the preset's, and flags replace them."""
-    engine: Literal["local"] = "local"
-    """Where chunks of runs are computed."""
+    engine: Literal["local", "ray"] = "local"
+    """Where chunks of runs are computed: here, or on a Ray cluster."""
+    address: str = ""
+    """Of a Ray cluster's head, HOST:PORT; without one, Ray uses this machine's cores."""
+    cpus_per_chunk: float = 1.0
+    """CPU cores that Ray gives to a chunk."""
+    gpus_per_chunk: float = -1.0
+    """GPUs that Ray gives to a chunk; -1: one where the cluster has some (and --device is not cpu)."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """What computes them."""
+    track: tuple[Literal["jsonl", "tensorboard"], ...] = ()
+    """Also write every episode as it ends: to metrics.jsonl, or to events for TensorBoard."""
+    watch: bool = False
+    """Show the learning curve in the terminal while it grows."""
     dry_run: bool = False
     """Say what would run, with estimates of memory and time, and stop."""
     render: Path | None = None
@@ -96,8 +106,20 @@ class Resume:
     """Extend to this many runs."""
     episodes: int | None = None
     """Extend to this many episodes per run."""
+    engine: Literal["local", "ray"] = "local"
+    """Where chunks of runs are computed; not necessarily where they were before."""
+    address: str = ""
+    """Of a Ray cluster's head, HOST:PORT; without one, Ray uses this machine's cores."""
+    cpus_per_chunk: float = 1.0
+    """CPU cores that Ray gives to a chunk."""
+    gpus_per_chunk: float = -1.0
+    """GPUs that Ray gives to a chunk; -1: one where the cluster has some (and --device is not cpu)."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """What computes them."""
+    track: tuple[Literal["jsonl", "tensorboard"], ...] = ()
+    """Also write every episode as it ends; a tracker that the folder has goes on anyway."""
+    watch: bool = False
+    """Show the learning curve in the terminal while it grows."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -346,6 +368,36 @@ def prepare(device: str) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
+def engine_of(options: Any) -> Any:
+    """The engine that --engine, --address, --cpus-per-chunk, --gpus-per-chunk and --device name."""
+    if options.engine == "local":
+        if options.address:
+            raise UserError("--address names a Ray cluster: it needs --engine ray.")
+        prepare(options.device)
+        from baddr.experiments.engine import Local
+
+        return Local()
+    if options.cpus_per_chunk < 0 or options.cpus_per_chunk + max(0, options.gpus_per_chunk) == 0:
+        raise UserError("--cpus-per-chunk must not be negative, nor zero without --gpus-per-chunk.")
+    # This process computes little: it need not have the device that the cluster has.
+    prepare("cpu" if options.device == "cpu" else "auto")
+    from baddr.experiments.engine import Ray
+
+    return Ray(options.address, options.device, options.cpus_per_chunk, options.gpus_per_chunk)
+
+
+@contextlib.contextmanager
+def _followed(experiment: Experiment[Any], folder: Folder, options: Any):
+    """The progress display, and who else hears of every episode."""
+    from baddr.experiments.track import trackers
+    from baddr.experiments.watch import watched
+
+    show = watched if options.watch and sys.stderr.isatty() else _progress
+    with show(experiment.title) as shown, trackers(options.track, folder) as listeners:
+        progress, watching = shown if isinstance(shown, tuple) else (shown, [])
+        yield progress, [*listeners, *watching]
+
+
 def _prepare_for(name: str, device: str) -> None:
     """A user's own file imports JAX, and may use it at once: its device is chosen before."""
     if catalog.is_python(name):
@@ -365,14 +417,15 @@ def run(arguments: Sequence[str]) -> int:
     folder = Folder(options.out or _new_folder(experiment))
     if not options.dry_run:
         folder.check_new()
-    prepare(options.device)
+    engine = engine_of(options)
     from baddr.experiments import runner
 
     if options.dry_run:
-        print(_describe_plan(experiment, runner.estimate(experiment)))
+        print(_describe_plan(experiment, runner.estimate(experiment, engine)))
         return 0
-    with _progress(experiment.title) as progress:
-        failures = _interruptible(folder, lambda: runner.begin(experiment, folder, progress))
+    with _followed(experiment, folder, options) as (progress, listeners):
+        how = {"engine": engine, "listeners": listeners}
+        failures = _interruptible(folder, lambda: runner.begin(experiment, folder, progress, **how))
     code = _finish(experiment, folder, failures)
     if options.render is not None:
         _render(experiment, folder, options.render)
@@ -391,11 +444,12 @@ def resume(arguments: Sequence[str]) -> int:
     if experiment == before and folder.read_manifest()["status"] == "complete":
         print(f"{folder.path} is complete: {before.runs} runs of {before.episodes} episodes.")
         return 0
-    prepare(options.device)
+    engine = engine_of(options)
     from baddr.experiments import runner
 
-    with _progress(experiment.title) as progress:
-        failures = _interruptible(folder, lambda: runner.go_on(experiment, folder, progress))
+    with _followed(experiment, folder, options) as (progress, listeners):
+        how = {"engine": engine, "listeners": listeners}
+        failures = _interruptible(folder, lambda: runner.go_on(experiment, folder, progress, **how))
     return _finish(experiment, folder, failures)
 
 
@@ -678,7 +732,18 @@ def _describe_plan(experiment: Experiment[Any], estimate: dict[str, Any]) -> str
         f"{experiment.title}: {experiment.runs} runs of {experiment.episodes} episodes "
         f"in {estimate['chunks']} chunk(s) of {estimate['runs_per_chunk']} runs on a {estimate['device']}.\n"
         f"memory about {estimate['memory_bytes'] / 2**20:.0f} MiB, "
-        f"time about {minutes:.1f} minutes and a compilation. Nothing was run."
+        f"time about {minutes:.1f} minutes and a compilation. Nothing was run." + _describe_cluster(estimate)
+    )
+
+
+def _describe_cluster(estimate: dict[str, Any]) -> str:
+    cluster = estimate["engine"]
+    if cluster["name"] != "ray":
+        return ""
+    gpus = f" and {cluster['gpus_per_chunk']:g} GPU" if cluster["gpus_per_chunk"] else ""
+    return (
+        f"\nRay: {cluster['nodes']} node(s), {cluster['chunks_at_a_time']} chunk(s) at a time, "
+        f"each with {cluster['cpus_per_chunk']:g} CPU{gpus}."
     )
 
 
@@ -691,10 +756,10 @@ def _interruptible(folder: Folder, work: Callable[[], Any]) -> Any:
         message = f"baddr: interrupted; all work is kept. Go on with: baddr resume {folder.path}"
         print(message, file=sys.stderr)
         sys.exit(130)
-    except StorageError as error:
+    except (StorageError, ClusterError) as error:
         if not folder.config.exists():
             raise
-        raise StorageError(f"{error} Go on with: baddr resume {folder.path}") from error
+        raise type(error)(f"{error} Go on with: baddr resume {folder.path}") from error
 
 
 @contextlib.contextmanager

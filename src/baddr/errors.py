@@ -7,3 +7,7 @@ class UserError(Exception):
 
 class StorageError(UserError):
     """A file could not be written or read; what was finished is kept."""
+
+
+class ClusterError(UserError):
+    """The cluster was lost, or could not do the work; what was finished is kept."""

@@ -61,7 +61,7 @@ def own_entry(name: str) -> OwnEntry:
 
 @functools.cache  # the same settings class for the same content: experiments with it are then equal
 def _entry(path: Path, name: str, source: bytes) -> OwnEntry:
-    function = getattr(_module(path, source), name, None)
+    function = getattr(load(path, source), name, None)
     if not callable(function):
         raise UserError(f"{path} has no function {name!r} that returns a Domain.")
     digest = hashlib.sha256(name.encode() + b"\n" + source).hexdigest()[:8]
@@ -86,7 +86,7 @@ def _entry(path: Path, name: str, source: bytes) -> OwnEntry:
     return entry
 
 
-def _module(path: Path, source: bytes) -> types.ModuleType:
+def load(path: Path, source: bytes) -> types.ModuleType:
     """The file as a module: compiled from the content that was hashed; it finds what lies beside it."""
     module = types.ModuleType(f"_baddr_own_{path.stem}_{hashlib.sha256(source).hexdigest()[:8]}")
     module.__file__ = str(path)

@@ -9,7 +9,7 @@ import tempfile
 import tomllib
 import warnings
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
@@ -23,7 +23,7 @@ KEPT = 2  # checkpoints per chunk: the newest, and one to fall back to
 
 
 def write(path: Path, data: bytes) -> None:
-    """All of `data`, or the file as it was."""
+    """All of `data`, or the file as it was; after a power failure too."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,11 +34,24 @@ def write(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
+        temporary = None
+        _flush(path.parent)
     except OSError as error:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)
         reason = error.strerror or str(error)
         raise StorageError(f"Cannot write {path}: {reason.lower()}; nothing was overwritten.") from error
+
+
+def _flush(folder: Path) -> None:
+    """Have the names in a folder on disk, not in memory only; some file systems know no such thing."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 # Settings as TOML.
@@ -140,13 +153,21 @@ def pack(arrays: Arrays) -> bytes:
     return hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
 
 
-def unpack(data: bytes) -> Arrays | None:
-    """The arrays, or None where the data are not what was written."""
-    digest, _, payload = data.partition(b"\n")
-    if hashlib.sha256(payload).hexdigest().encode() != digest:
-        return None
+def is_whole(packed: bytes) -> bool:
+    """Whether the data are what was written."""
+    digest, _, payload = packed.partition(b"\n")
+    return hashlib.sha256(payload).hexdigest().encode() == digest
+
+
+def unpack(packed: bytes) -> Arrays:
+    _, _, payload = packed.partition(b"\n")
     with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
+
+
+def _is_of_value(path: Path) -> bool:
+    """Not what a program leaves that was killed before its experiment began: config.toml comes last."""
+    return path.name not in (".lock", "manifest.json") and path.suffix != ".part"
 
 
 class Folder:
@@ -174,7 +195,7 @@ class Folder:
                 f"{self.path} already holds an experiment; go on with it by `baddr resume {self.path}`, "
                 "or choose another folder with --out."
             )
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if self.path.exists() and (not self.path.is_dir() or any(map(_is_of_value, self.path.iterdir()))):
             raise UserError(f"{self.path} exists and is not an empty folder; choose another with --out.")
 
     def check_existing(self) -> None:
@@ -195,6 +216,10 @@ class Folder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise UserError(f"Another program is working in {self.path}; let it end first.") from None
+            # Of a program that was killed while it wrote.
+            for part in [*self.path.glob("*.part"), *self.path.glob("checkpoints/*/*.part")]:
+                with suppress(OSError):
+                    part.unlink()
             yield self
 
     def write_manifest(self, values: dict[str, Any]) -> None:
@@ -211,23 +236,31 @@ class Folder:
         return sorted((self.path / "checkpoints" / f"chunk-{chunk:05d}").glob("*.ckpt"))
 
     def save(self, chunk: int, arrays: Arrays) -> None:
+        self.keep(chunk, pack(arrays))
+
+    def keep(self, chunk: int, packed: bytes) -> None:
         """Add a checkpoint and drop those that are no longer needed."""
         old = self._checkpoints(chunk)
         number = int(old[-1].stem) + 1 if old else 0
-        write(self.path / "checkpoints" / f"chunk-{chunk:05d}" / f"{number:08d}.ckpt", pack(arrays))
+        write(self.path / "checkpoints" / f"chunk-{chunk:05d}" / f"{number:08d}.ckpt", packed)
         for path in old[: len(old) + 1 - KEPT]:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
 
     def load(self, chunk: int) -> Arrays | None:
+        packed = self.newest(chunk)
+        return None if packed is None else unpack(packed)
+
+    def newest(self, chunk: int) -> bytes | None:
         """The newest checkpoint that is whole."""
         for path in reversed(self._checkpoints(chunk)):
             try:
-                arrays = unpack(path.read_bytes())
+                packed = path.read_bytes()
             except OSError as error:
                 raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
-            if arrays is not None:
-                return arrays
-            warnings.warn(f"{path} is damaged (its checksum differs); using the one before.", stacklevel=2)
+            if is_whole(packed):
+                return packed
+            warnings.warn(f"{path} is damaged (its checksum differs); using the one before.", stacklevel=3)
             path.unlink(missing_ok=True)
         return None
 

@@ -1,0 +1,221 @@
+"""A chunk of runs: the unit of work.
+
+Chunks are independent, and a chunk's next block of steps is a pure function of its last checkpoint: whoever
+goes on from there, in whatever process and on whatever machine of the same kind, computes the same.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array
+
+from baddr import prng
+from baddr.agent import Agent, Run, Step, advance, start
+from baddr.baselines import A2C, Episodes, Learner
+from baddr.baselines import advance as advance_learners
+from baddr.baselines import start as start_learners
+from baddr.errors import UserError
+from baddr.experiments.experiment import Experiment, of_folder
+from baddr.experiments.store import Arrays, Folder
+from baddr.particles import Particles
+from baddr.pomdp import POMDP
+
+STEPS_PER_BLOCK = 8  # real steps between two looks at the clock
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run whose belief became NaN: its rows end before this step."""
+
+    run: int
+    episode: int
+    step: int
+
+
+class Work(NamedTuple):
+    """What all chunks of an experiment share. Pickled, it travels to other machines."""
+
+    experiment: Experiment[Any]
+    world: POMDP
+    agent: Agent | A2C
+
+
+class Chunk:
+    """Runs first, ..., last - 1: where they stand, and what they have left so far."""
+
+    def __init__(self, work: Work, first: int, last: int, saved: Arrays | None):
+        self.work, self.first, self.last = work, first, last
+        experiment, world, agent = work
+        keys = jax.vmap(jr.fold_in, in_axes=(None, 0))(
+            prng.key(experiment.seed), first + jnp.arange(experiment.chunk_size)
+        )
+        runs = _start(keys, agent, world)
+        if isinstance(agent, Agent) and isinstance(runs, Run) and experiment.prior and saved is None:
+            runs = runs._replace(belief=_learned_beliefs(experiment, agent, keys, first))
+        # A last, smaller chunk has idle lanes, so that all chunks share one compiled program.
+        idle = jnp.arange(experiment.chunk_size) >= last - first
+        self.runs: Any = runs._replace(failed=runs.failed | idle)
+        self.rows = no_rows(work)
+        self.failures: list[Failure] = []
+        self.trace: list[dict[str, Any]] = []
+        if saved is not None:
+            self.runs, self.rows, self.failures, self.trace = _unpack(saved, self.runs)
+
+    @property
+    def finished(self) -> bool:
+        going_on = np.asarray(self.runs.episode) < self.work.experiment.episodes
+        return not np.any(going_on & ~np.asarray(self.runs.failed))
+
+    def advance(self) -> Arrays:
+        """A block of steps of every run; the episodes that ended in it."""
+        experiment, world, agent = self.work
+        before = self.runs
+        self.runs, steps = _advance(before, agent, world, experiment.episodes, STEPS_PER_BLOCK)
+        steps = jax.device_get(steps)
+        new = rows_of(steps, self.first)
+        self.rows = {name: np.concatenate([self.rows[name], new[name]]) for name in self.rows}
+        self.failures += _failures_of(before, self.runs, steps, self.first)
+        if isinstance(steps, Step) and self.first <= experiment.trace < self.last:
+            self.trace += _trace_of(steps, experiment.trace - self.first)
+        return within(new, experiment.episodes)
+
+    def checkpoint(self) -> Arrays:
+        """All of it as plain arrays."""
+        raw = self.runs._replace(key=jr.key_data(self.runs.key))
+        state = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(raw))}
+        failures = [vars(failure) for failure in self.failures]
+        note = json.dumps({"failures": failures, "trace": self.trace}).encode()
+        columns = {f"rows/{name}": column for name, column in self.rows.items()}
+        return {**state, **columns, "note": np.frombuffer(note, np.uint8)}
+
+
+def no_rows(work: Work) -> Arrays:
+    """The columns of a table without rows."""
+
+    def one_step(keys: Array) -> Step | Episodes:
+        return _advance(_start(keys, work.agent, work.world), work.agent, work.world, 1, 1)[1]
+
+    shapes = jax.eval_shape(one_step, prng.key(0)[None])
+    return rows_of(jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes), 0)
+
+
+def left_by(saved: Arrays) -> tuple[Arrays, list[Failure], list[dict[str, Any]]]:
+    """The rows, failures and trace in a checkpoint."""
+    rows = {name.removeprefix("rows/"): x for name, x in saved.items() if name.startswith("rows/")}
+    note = json.loads(saved["note"].tobytes())
+    return rows, [Failure(**values) for values in note["failures"]], note["trace"]
+
+
+def _unpack(saved: Arrays, like: Any) -> tuple[Any, Arrays, list[Failure], list[dict[str, Any]]]:
+    structure = jax.tree.structure(like)
+    leaves = [jnp.asarray(saved[f"state/{i}"]) for i in range(structure.num_leaves)]
+    runs = jax.tree.unflatten(structure, leaves)
+    runs = runs._replace(key=jr.wrap_key_data(runs.key, impl=prng.IMPL))
+    return runs, *left_by(saved)
+
+
+def _start(keys: Array, agent: Agent | A2C, world: POMDP) -> Run | Learner:
+    return start_learners(keys, agent) if isinstance(agent, A2C) else start(keys, agent, world)
+
+
+def _advance(
+    runs: Any, agent: Agent | A2C, world: POMDP, episodes: int, block: int
+) -> tuple[Run | Learner, Step | Episodes]:
+    """A block of steps; of updates where the agent is a learner. Learners of a chunk go on together until the
+    last of them has its episodes, and what the others have too many is kept for an extension."""
+    if isinstance(agent, A2C):
+        return advance_learners(runs, agent, block)
+    return advance(runs, agent, world, jnp.int32(episodes), block)
+
+
+def within(rows: Arrays, episodes: int) -> Arrays:
+    """Learners of a chunk go on until the last has its episodes; what others have too many is left out."""
+    return {name: column[rows["episode"] < episodes] for name, column in rows.items()}
+
+
+def rows_of(steps: Step | Episodes, first: int) -> Arrays:
+    """The episodes that ended in this block, as columns."""
+    ended = np.asarray(steps.ended)
+    if isinstance(steps, Episodes):
+        names = ("episode", "return", "discounted_return", "length")
+        columns = {name: np.asarray(value)[ended] for name, value in zip(names, steps[1:], strict=True)}
+        return {name: _plain(x) for name, x in ({"run": first + np.nonzero(ended)[0]} | columns).items()}
+    values = steps.tally._asdict()
+    columns = {
+        "run": first + np.nonzero(ended)[1],
+        "episode": steps.episode[ended],
+        "return": values.pop("return_")[ended],
+        "discounted_return": values.pop("discounted_return")[ended],
+        "length": steps.t[ended] + 1,
+    }
+    columns |= {name: value[ended] for name, value in values.items()}
+    for name, value in steps.summary.items():
+        value = value[ended]
+        if value.ndim == 1:
+            columns[name] = value
+        else:
+            columns |= {f"{name}_{i}": value[:, i] for i in range(value.shape[1])}
+    return {name: _plain(np.asarray(value)) for name, value in columns.items()}
+
+
+def _plain(column: np.ndarray) -> np.ndarray:
+    return column.astype(np.int64 if np.issubdtype(column.dtype, np.integer) else np.float64)
+
+
+def _failures_of(
+    before: Run | Learner, after: Run | Learner, steps: Step | Episodes, first: int
+) -> list[Failure]:
+    if isinstance(steps, Episodes):
+        lanes = np.flatnonzero(np.asarray(after.failed) & ~np.asarray(before.failed))
+        return [Failure(first + int(i), int(after.episode[i]), 0) for i in lanes]
+    when, lane = np.nonzero(np.asarray(steps.failed))
+    episode, t = np.asarray(steps.episode)[when, lane], np.asarray(steps.t)[when, lane]
+    return [Failure(first + int(i), int(e), int(t)) for i, e, t in zip(lane, episode, t, strict=True)]
+
+
+def _trace_of(steps: Step, lane: int) -> list[dict[str, Any]]:
+    """The steps of one run in this block, as plain values."""
+    return [
+        {
+            "episode": int(steps.episode[i, lane]),
+            "step": int(steps.t[i, lane]),
+            "Q": steps.root.Q[i, lane].tolist(),
+            "visits": steps.root.N[i, lane].astype(int).tolist(),
+            "state": steps.world[0][i, lane].tolist(),
+            "next_state": steps.world[1][i, lane].tolist(),
+            "action": int(steps.a[i, lane]),
+            "observation": steps.o[i, lane].tolist(),
+            "reward": float(steps.r[i, lane]),
+            "ended": bool(steps.ended[i, lane]),
+            "belief": {
+                "effective_sample_size": float(steps.effective_sample_size[i, lane]),
+                "state": {"features": [p[i, lane].tolist() for p in steps.state]},
+                "model": {name: value[i, lane].tolist() for name, value in steps.summary.items()},
+            },
+        }
+        for i in np.flatnonzero(steps.active[:, lane])
+    ]
+
+
+def _learned_beliefs(experiment: Experiment[Any], agent: Agent, keys: Array, first: int) -> Particles:
+    """The model beliefs that another experiment's runs ended with, states redrawn."""
+    source = Folder(Path(experiment.prior))
+    theirs = of_folder(source)
+    beliefs = []
+    for number, (low, high) in enumerate(source.read_manifest()["chunks"]):
+        arrays = source.load(number)
+        if arrays is None:
+            raise UserError(f"--prior {source.path}: its chunk {number} has no checkpoint.")
+        like = jax.eval_shape(start, keys[jnp.zeros((theirs.chunk_size,), jnp.int32)], agent, agent.gba.pomdp)
+        belief = _unpack(arrays, like)[0].belief
+        beliefs.append(jax.tree.map(lambda x: x[: high - low], belief))  # noqa: B023
+    all_beliefs = jax.tree.map(lambda *x: jnp.concatenate(x), *beliefs)
+    chosen = (first + jnp.arange(len(keys))) % theirs.runs
+    belief = jax.tree.map(lambda x: x[chosen], all_beliefs)
+    return jax.vmap(agent.next_episode)(keys, belief)

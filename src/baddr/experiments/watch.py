@@ -1,0 +1,133 @@
+"""`--watch`: the learning curve in the terminal, while it grows. Needs no JAX."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from baddr.experiments.store import Arrays
+
+HEIGHT = 12  # lines of the curve
+# How an episode went; other columns are what the belief says about the model.
+USUAL = (
+    "run",
+    "episode",
+    "return",
+    "discounted_return",
+    "length",
+    "simulated_steps",
+    "min_effective_sample_size",
+    "min_distinct_ancestors",
+    "resamplings",
+    "filled_particles",
+    "impossible_observations",
+)
+
+
+@contextmanager
+def watched(title: str) -> Iterator[tuple[Callable[[str, int, int, float], None], list["Watch"]]]:
+    """A live picture on a terminal: the progress, and the listeners, to give to `begin` or `go_on`."""
+    from rich.console import Console
+    from rich.live import Live
+
+    watch, console = Watch(title), Console(stderr=True)
+    picture = lambda: "\n".join(watch.lines(console.width - 1))
+    with Live(console=console, get_renderable=picture, refresh_per_second=4) as live:
+        yield watch.progress, [watch]
+        live.refresh()
+
+
+class Watch:
+    """The mean return of each episode over the runs that have ended it, and where things stand."""
+
+    def __init__(self, title: str):
+        self.title, self.began = title, time.monotonic()
+        self.what, self.done, self.total, self.value = "compiling", 0, 0, float("nan")
+        self.first: tuple[float, int] | None = None  # when the first episodes were known, and how many
+        self.sums, self.counts = np.zeros(0), np.zeros(0)
+        self.belief: dict[str, float] = {}
+
+    def progress(self, what: str, done: int, total: int, value: float) -> None:
+        self.what, self.done, self.total, self.value = what, done, total, value
+        if what == "episodes" and self.first is None:
+            self.first = time.monotonic(), done
+
+    def __call__(self, rows: Arrays) -> None:
+        size = int(rows["episode"].max()) + 1
+        if size > len(self.sums):
+            self.sums, self.counts = (
+                np.resize(np.append(x, 0.0), size) * (np.arange(size) < len(x))
+                for x in (self.sums, self.counts)
+            )
+        np.add.at(self.sums, rows["episode"], rows["discounted_return"])
+        np.add.at(self.counts, rows["episode"], 1)
+        names = [name for name in rows if name not in USUAL and "_histogram_" not in name]
+        latest = rows["episode"] == rows["episode"].max()
+        self.belief = {name: float(rows[name][latest].mean()) for name in names}
+
+    def lines(self, width: int) -> list[str]:
+        lines = [self.title, *self._curve(width), self._standing()]
+        if self.belief:
+            lines.append("belief: " + ", ".join(f"{name} {value:.3f}" for name, value in self.belief.items()))
+        return [line[:width] for line in lines]
+
+    def _curve(self, width: int) -> list[str]:
+        known = self.counts > 0
+        if not known.any():
+            return []
+        means = np.where(known, self.sums / np.maximum(self.counts, 1), np.nan)
+        low, high = float(np.nanmin(means)), float(np.nanmax(means))
+        margin = 10
+        dots = braille(means, width - margin, HEIGHT, low, high)
+        label = lambda i: (
+            f"{high if i == 0 else low:{margin - 2}.2f} " if i in (0, HEIGHT - 1) else " " * (margin - 1)
+        )
+        axis = f"episode 1 to {len(means)}; discounted return, mean over runs"
+        return [f"{label(i)}|{line}" for i, line in enumerate(dots)] + [" " * margin + axis]
+
+    def _standing(self) -> str:
+        seconds = time.monotonic() - self.began
+        if self.what != "episodes":
+            amount = f"{self.done}/{self.total} batches, loss {self.value:.3f}" if self.total else ""
+            return f"{self.what} {amount}  {clock(seconds)}"
+        said = f"{self.done}/{self.total} episodes, recent return {self.value:.2f}  {clock(seconds)}"
+        since, before = self.first or (0.0, 0)
+        rate = (self.done - before) / max(1e-9, time.monotonic() - since)
+        if self.done > before:
+            said += f", {rate:.3g} a second, {clock((self.total - self.done) / rate)} left"
+        return said
+
+
+def clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+
+
+def braille(values: np.ndarray, width: int, height: int, low: float, high: float) -> list[str]:
+    """A line through the values, of 2 x 4 dots a character; many values share a column of dots."""
+    columns, levels = 2 * width, 4 * height
+    dots = np.zeros((levels, columns), bool)
+    edges = np.linspace(0, len(values), min(columns, len(values)) + 1).astype(int)
+    before = None
+    for column in range(columns):
+        i = column * (len(edges) - 1) // columns
+        bin_ = values[edges[i] : edges[i + 1]]
+        if np.isnan(bin_).all():
+            before = None
+            continue
+        share = (np.nanmean(bin_) - low) / (high - low) if high > low else 0.5
+        level = round(float(share) * (levels - 1))
+        start, end = sorted((level if before is None else before, level))
+        dots[start : end + 1, column] = True
+        before = level
+    return [
+        "".join(_character(dots[::-1][4 * y : 4 * y + 4, 2 * x : 2 * x + 2]) for x in range(width))
+        for y in range(height)
+    ]
+
+
+def _character(dots: np.ndarray) -> str:
+    """Two columns of four dots as a character of the braille block, which numbers them as here."""
+    weights = np.array([[1, 8], [2, 16], [4, 32], [64, 128]])
+    return chr(0x2800 + int((dots * weights).sum()))
