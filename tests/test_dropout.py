@@ -13,9 +13,10 @@ import pytest
 from baddr import prng
 from baddr.belief import importance_sampling, initial_belief
 from baddr.domains import tiger
-from baddr.gba_pomdp import GBAPOMDP
+from baddr.gba_pomdp import GBAPOMDP, rows_that_matter
 from baddr.planner import search
 from baddr.posteriors import Dirichlet, Frozen
+from baddr.posteriors.base import Rows
 from baddr.posteriors.dropout import Architecture, Dropout, draw_masks, initial_weights, unpack
 from baddr.posteriors.partial import Partial
 from baddr.settings import Network
@@ -318,3 +319,81 @@ def test_the_histogram_is_the_distribution_over_all_masks():
     standard_error = np.sqrt(expected * (1 - expected) / (posterior.num_draws * n))  # one side: half as many
     assert np.count_nonzero(expected) > 3
     assert np.all(np.abs(np.asarray(found) - expected) <= 4 * standard_error + 1e-6)
+
+
+def test_the_rows_that_matter_are_those_that_a_simulation_can_see():
+    """Tiger: opening a door ends the episode, so only listening is tabulated. A reward on s' adds a row."""
+    pomdp = tiger.make_domain().pomdp
+    rows = rows_that_matter(pomdp, 32)
+    assert rows == Rows(((0, 2), (1, 2)), tuple((s, 2, s_next) for s in (0, 1) for s_next in (0, 1)))
+    assert rows_that_matter(pomdp, 5) is None
+
+    class Paid(tiger.Tiger):
+        def reward(self, s, a, s_next):
+            return super().reward(s, a, s_next) + jnp.where(a == 0, s_next[0], 0).astype(float)
+
+    assert rows_that_matter(Paid(pomdp.dynamics), 32).T == ((0, 0), (0, 2), (1, 0), (1, 2))
+
+
+def test_tabulated_draws_are_the_networks():
+    """Every row of every draw against an independent forward pass; the same key gives the same s' and o."""
+    posterior = make(Network(hidden=5, inputs=("onehot", "scaled")), members=3, scale=3)
+    states = vectors(SIZES[0])
+    rows = Rows(((2, 1), (5, 0)), ((0, 1, 3), (4, 0, 1), (5, 1, 5)))
+    i = jnp.array([2, 0])
+    masks = jax.vmap(lambda key: draw_masks(key, posterior.architecture))(jr.split(prng.key(3), 2))
+    tables = jax.jit(lambda: posterior.tabulate(posterior.ensemble, i, masks, rows))()
+
+    def code(s):
+        return [*np.eye(3)[s[0]], 2 * s[1] - 1]
+
+    for n in range(2):
+        theta = posterior.ensemble[i[n]]
+        keep = [np.asarray(unpack(masks[n, net], 5)) for net in range(2)]
+        for row, (s, a) in enumerate(rows.T):
+            x = [*code(states[s]), *np.eye(2)[a]]
+            wanted = numpy_logits(posterior.architecture, theta, "T", x, keep[0])
+            np.testing.assert_allclose(tables.T[n, row], wanted, atol=1e-5)
+        for row, (s, a, s_next) in enumerate(rows.O):
+            x = [*code(states[s]), *np.eye(2)[a], *code(states[s_next])]
+            wanted = numpy_logits(posterior.architecture, theta, "O", x, keep[1])
+            np.testing.assert_allclose(tables.O[n, row], wanted, atol=1e-5)
+        plain = posterior.dynamics(theta, masks[n])
+        table = posterior.tabulated(jax.tree.map(lambda x, n=n: x[n], tables), rows)
+        s, a, s_next = jnp.asarray(states[5]), jnp.int32(1), jnp.asarray(states[5])
+        keys = jr.split(prng.key(4), 64)
+        drawn = [
+            jax.vmap(D.sample_observation, (0, None, None, None))(keys, s, a, s_next) for D in (plain, table)
+        ]
+        np.testing.assert_array_equal(*drawn)
+        o = jnp.array([1, 2])
+        np.testing.assert_allclose(
+            table.observation_log_prob(s, a, s_next, o),
+            plain.observation_log_prob(s, a, s_next, o),
+            atol=1e-5,
+        )
+        s, a = jnp.asarray(states[2]), jnp.int32(1)
+        np.testing.assert_allclose(
+            table.transition_log_prob(s, a, s_next), plain.transition_log_prob(s, a, s_next), atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_tabulated_search_is_the_plain_one(lanes):
+    """The same random numbers, the same choices: equal visits, and values up to rounding."""
+    posterior = Frozen(make(Network(hidden=8), ((2,), 3, (3,)), members=2, scale=3))
+    pomdp = tiger.make_domain().pomdp
+    roots = []
+    for most_rows in (0, 32):
+        gba = GBAPOMDP(pomdp, posterior, most_rows=most_rows)
+        assert (gba.rows is None) == (most_rows == 0)
+        belief = jax.vmap(lambda key, gba=gba: initial_belief(key, gba, 16))(jr.split(prng.key(0), 3))
+        settings = {"num_simulations": 256, "exploration": 100.0, "depth": 10, "lanes": lanes}
+        plan = jax.jit(
+            lambda belief, gba=gba, settings=settings: search(
+                jr.split(prng.key(1), 3), gba, belief, steps_left=jnp.full((3,), 10), **settings
+            )
+        )
+        roots.append(plan(belief))
+    np.testing.assert_array_equal(roots[0].N, roots[1].N)
+    np.testing.assert_allclose(roots[0].Q, roots[1].Q, atol=1e-3)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -139,9 +140,9 @@ class POMDP(eqx.Module):
         """The member of this family of POMDPs (Def. 1) whose dynamics are D."""
         return eqx.tree_at(lambda pomdp: pomdp.dynamics, self, D)
 
-    def sample_root(self, key: Key[Array, ""], belief: Particles) -> tuple[Any, PyTree]:
-        """Where a simulation starts: a state of the belief, and what else was drawn for it."""
-        return belief.at(belief.sample(key)), ()
+    def sample_roots(self, key: Key[Array, ""], belief: Particles, n: int) -> tuple[Any, PyTree]:
+        """Where n simulations start: states of the belief, and what else was drawn for each."""
+        return belief.at(jax.vmap(belief.sample)(jr.split(key, n))), ()
 
     def root_pomdp(self, belief: Particles, draw: PyTree) -> "POMDP":
         """The POMDP that the simulation with this `draw` runs in."""

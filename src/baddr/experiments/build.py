@@ -163,5 +163,5 @@ def bytes_per_run(experiment: Experiment[Any], agent: Agent | A2C) -> int:
     nodes, A = simulations + 1, pomdp.num_actions
     children = jax.eval_shape(lambda: no_children(nodes, A, pomdp.observation_sizes))
     tree = 8 * nodes * A + size(children)
-    root = size(jax.eval_shape(lambda k: agent.gba.sample_root(k, agent.initial_belief(k)), key))
-    return 2 * belief + tree + simulations * root
+    roots = size(jax.eval_shape(lambda k: pomdp.sample_roots(k, agent.initial_belief(k), simulations), key))
+    return 2 * belief + tree + roots

@@ -1,7 +1,7 @@
 """A posterior family p(D; theta) with its parameter update U (Section 3.3)."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,6 +13,13 @@ from baddr.particles import tree_at_index
 from baddr.pomdp import Action, Dynamics, Observation, State
 
 Theta = PyTree[Any]
+
+
+class Rows(NamedTuple):
+    """Inputs of D, as ranks: the (s, a) whose s' matters, and the (s, a, s') whose o does."""
+
+    T: tuple[tuple[int, int], ...]
+    O: tuple[tuple[int, int, int], ...]
 
 
 class Posterior(eqx.Module):
@@ -49,6 +56,19 @@ class Posterior(eqx.Module):
         A family whose D reads little of theta at a step overrides this, so that theta is not copied.
         """
         return self.dynamics(tree_at_index(thetas, i), epsilon)
+
+    @property
+    def tabulates(self) -> bool:
+        """Whether D is worth a table where it has few inputs: it is then `tabulated` from `tabulate`."""
+        return False
+
+    def tabulate(self, thetas: Theta, i: Int[Array, " n"], epsilon: PyTree, rows: Rows) -> PyTree:
+        """What n draws of D, of the particles i, are at these inputs."""
+        raise NotImplementedError(f"{type(self).__name__} does not tabulate its draws")
+
+    def tabulated(self, table: PyTree, rows: Rows) -> Dynamics:
+        """The D of one entry of `tabulate`, at these inputs; elsewhere its outcomes mean nothing."""
+        raise NotImplementedError(f"{type(self).__name__} does not tabulate its draws")
 
     def sample(self, key: Key[Array, ""], theta: Theta) -> Dynamics:
         """Draw D ~ p(.; theta)."""

@@ -17,12 +17,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
-from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State
-from baddr.posteriors.base import Posterior
+from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State, feature_vector, flat_index
+from baddr.posteriors.base import Posterior, Rows
 from baddr.settings import Network
 
 MASK_BITS = 16  # dropout probabilities are rounded to multiples of 2^-16
 WORD = 32
+TABULATED_AT_ONCE = 64  # draws of a run: their weights fit the cache
 UNROLLED = 8  # running sums over up to this many values are written out: they fuse with what surrounds them
 
 Weights = Float[Array, " weights"]  # theta
@@ -253,6 +254,50 @@ class DropoutDynamics(SplitDynamics):
         return encode(s, self.architecture.state_sizes, self.architecture.coding)
 
 
+class DropoutTable(NamedTuple):
+    """The networks' outputs at the inputs that matter."""
+
+    T: Float[Array, "*n T_rows outputs"]
+    O: Float[Array, "*n O_rows outputs"]
+
+
+class TabulatedDynamics(SplitDynamics):
+    """`DropoutDynamics` whose networks were evaluated beforehand."""
+
+    logits: DropoutTable
+    rows: Rows = eqx.field(static=True)
+    architecture: Architecture = eqx.field(static=True)
+
+    def sample_state(self, key: Key[Array, ""], s: State, a: Action) -> State:
+        return sample_features(key, self._T(s, a), self.architecture.state_sizes)
+
+    def sample_observation(self, key: Key[Array, ""], s: State, a: Action, s_next: State) -> Observation:
+        return sample_features(key, self._O(s, a, s_next), self.architecture.observation_sizes)
+
+    def transition_log_prob(self, s: State, a: Action, s_next: State) -> Scalar:
+        return log_prob_of(self._T(s, a), self.architecture.state_sizes, s_next)
+
+    def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
+        return log_prob_of(self._O(s, a, s_next), self.architecture.observation_sizes, o)
+
+    def _T(self, s: State, a: Action) -> Float[Array, " outputs"]:
+        return _look_up(self.logits.T, self.rows.T, [self._rank(s), a])
+
+    def _O(self, s: State, a: Action, s_next: State) -> Float[Array, " outputs"]:
+        return _look_up(self.logits.O, self.rows.O, [self._rank(s), a, self._rank(s_next)])
+
+    def _rank(self, s: State) -> Int[Array, ""]:
+        return flat_index(s, self.architecture.state_sizes)
+
+
+def _look_up(
+    table: Float[Array, "rows outputs"], rows: tuple[tuple[int, ...], ...], wanted: list[Int[Array, ""]]
+) -> Float[Array, " outputs"]:
+    """The entry whose row is wanted. Few rows: compared one by one, which needs no gather."""
+    same = jnp.all(np.array(rows, np.int32) == jnp.stack(wanted)[None], axis=1)
+    return jnp.sum(jnp.where(same[:, None], table, 0), axis=0)
+
+
 class Dropout(Posterior):
     """p(D; w): the networks of w under random dropout masks; U is one gradient step (Def. 5).
 
@@ -278,6 +323,31 @@ class Dropout(Posterior):
 
     def dynamics(self, theta: Weights, epsilon: Masks) -> DropoutDynamics:
         return DropoutDynamics(self.architecture.layers(theta), epsilon, self.architecture)
+
+    @property
+    def tabulates(self) -> bool:
+        return self.architecture.networks == "TO" and not self.architecture.network.redraw_masks
+
+    def tabulate(
+        self, thetas: Float[Array, "particles weights"], i: Int[Array, " n"], epsilon: Array, rows: Rows
+    ) -> DropoutTable:
+        """The networks of n draws at all rows at once: a few matrix products for each draw."""
+        sizes = self.architecture.state_sizes
+        (s_T, a_T), (s_O, a_O, s_next_O) = (jnp.array(x, jnp.int32).T for x in rows)
+        vectors = jax.vmap(lambda s: feature_vector(s, sizes))
+
+        def one(draw: tuple[Int[Array, ""], Masks]) -> DropoutTable:
+            D = self.dynamics(thetas[draw[0]], draw[1])
+            T = jax.vmap(lambda s, a: D._T(D.masks, s, a))(vectors(s_T), a_T)
+            O = jax.vmap(lambda s, a, s_next: D._O(D.masks, s, a, s_next))(
+                vectors(s_O), a_O, vectors(s_next_O)
+            )
+            return DropoutTable(T, O)
+
+        return jax.lax.map(one, (i, epsilon), batch_size=TABULATED_AT_ONCE)
+
+    def tabulated(self, table: DropoutTable, rows: Rows) -> TabulatedDynamics:
+        return TabulatedDynamics(table, rows, self.architecture)
 
     def sample(self, key: Key[Array, ""], theta: Weights) -> DropoutDynamics:
         """w~ ~ dropout(. | w)."""

@@ -1,9 +1,9 @@
 """U = identity: the belief re-weights its models and never changes them."""
 
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from baddr.pomdp import Action, Dynamics, Observation, State
-from baddr.posteriors.base import Posterior, Theta
+from baddr.posteriors.base import Posterior, Rows, Theta
 
 
 class Frozen(Posterior):
@@ -19,6 +19,16 @@ class Frozen(Posterior):
 
     def dynamics(self, theta: Theta, epsilon: PyTree) -> Dynamics:
         return self.posterior.dynamics(theta, epsilon)
+
+    @property
+    def tabulates(self) -> bool:
+        return self.posterior.tabulates
+
+    def tabulate(self, thetas: Theta, i: Int[Array, " n"], epsilon: PyTree, rows: Rows) -> PyTree:
+        return self.posterior.tabulate(thetas, i, epsilon, rows)
+
+    def tabulated(self, table: PyTree, rows: Rows) -> Dynamics:
+        return self.posterior.tabulated(table, rows)
 
     def update(
         self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
