@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
-from tyro.conf import Positional, arg
+from tyro.conf import Positional, UseAppendAction, arg
 
 from baddr.errors import ClusterError, StorageError, UserError
 from baddr.experiments import catalog
@@ -32,6 +32,7 @@ Bayesian reinforcement learning in POMDPs.
 
   run DOMAIN       learn and act for some runs and episodes; leaves results and a learning curve
   resume DIR       go on with an interrupted run, or extend a finished one
+  sweep DOMAIN     runs for every combination of some settings' values; a table and a picture
   plot DIR...      learning curves of several results in one picture
   compare DIR...   several results in numbers, with their uncertainty
   belief DOMAIN    the belief after a given history, as JSON
@@ -120,6 +121,38 @@ class Resume:
     """Also write every episode as it ends; a tracker that the folder has goes on anyway."""
     watch: bool = False
     """Show the learning curve in the terminal while it grows."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True)
+class Sweep(Generic[E]):
+    """A run for every combination of some settings' values, and how they compare.
+
+    Every combination gets a result folder of its own, below one folder: `plot`, `compare` and `resume` take
+    them like any other. The same command with the same --out goes on where it was stopped, and does not
+    repeat what is finished; more --runs or --episodes, or more values, add to it.
+
+    examples:
+      baddr sweep tiger --agent dpfrl --preset paper --runs 5 --level 2 \\
+          --over dpfrl.learning-rate=1e-4,3e-4,1e-3 --over dpfrl.num-particles=15,30,45
+      baddr sweep tiger --over agent=dpfrl,a2c --episodes 5000 --out results/memory
+      baddr sweep tiger --agent ba-pomcp --over planner.num-simulations=256,1024,4096
+    """
+
+    experiment: Annotated[E, arg(name="")]
+    over: UseAppendAction[tuple[str, ...]] = ()
+    """NAME=VALUE,VALUE,...: a setting as its flag names it, and its values; once for every setting."""
+    out: Path | None = None
+    """The folder of the result folders; by default a new one below results/."""
+    level: float | None = None
+    """Also say after how many episodes the mean return reaches this."""
+    config: Path | None = None
+    """A TOML file with settings: they replace the preset's, and flags replace them."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """What computes them."""
+    dry_run: bool = False
+    """Say what would run, with estimates of memory and time, and stop."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -453,6 +486,62 @@ def resume(arguments: Sequence[str]) -> int:
     return _finish(experiment, folder, failures)
 
 
+def sweep(arguments: Sequence[str]) -> int:
+    options = parse_with_domain(Sweep, "sweep", arguments, Sweep)
+    from baddr.experiments import sweep
+
+    root = options.out or _numbered(f"{_stem(options.experiment)}-sweep")
+    over, parts = sweep.parse_over(options.over), []
+    for name in over:
+        if _flag(arguments, name, ""):
+            raise UserError(f"--{name} is set and swept over; leave one of them out.")
+    for combination in sweep.combinations(over):
+        words = [*arguments, *sweep.flags(combination)]
+        experiment = parse_with_domain(Sweep, "sweep", words, Sweep).experiment
+        catalog.nearest("agent", experiment.agent, catalog.AGENTS)
+        parts.append(sweep.make_part(root, combination, experiment))
+    prepare(options.device)
+    from baddr.experiments import runner
+
+    if options.dry_run:
+        for part in parts:
+            plan = _describe_plan(part.experiment, runner.estimate(part.experiment))
+            print(f"{sweep.label(part.combination)}: {plan}")
+        return 0
+    codes = []
+    for number, part in enumerate(parts):
+        if sweep.is_complete(part):
+            print(f"{part.folder.path} is complete.")
+            continue
+        title = f"{number + 1} of {len(parts)}, {sweep.label(part.combination)}"
+        try:
+            with _progress(title) as progress:
+                failures = sweep.compute(part, progress)
+        except runner.Interrupted:
+            message = f"interrupted; all work is kept. The same command goes on, with --out {root}"
+            print(f"baddr: {message}", file=sys.stderr)
+            return 130
+        codes.append(_finish(part.experiment, part.folder, failures))
+    _compare_parts(root, parts, options.level)
+    return max(codes, default=0)
+
+
+def _compare_parts(root: Path, parts: list[Any], level: float | None) -> None:
+    """A sweep's table and picture."""
+    from baddr.experiments import sweep
+    from baddr.plots import plot_curves
+    from baddr.statistics import compare, default_window
+
+    results = sweep.results_of(parts)
+    shortest = min(int(columns["episode"].max()) + 1 for columns in results.values())
+    last = max(1, shortest // 10)
+    rows = compare(results, last, level, default_window(shortest))
+    print(f"\ndiscounted returns; final: the last {last} episodes")
+    print("\n".join(sweep.table(parts, list(rows.values()), level)))
+    plot_curves(results, "", [root / "curves.png"])
+    print(f"curves of all: {root / 'curves.png'}")
+
+
 def plot(arguments: Sequence[str]) -> int:
     options: Plot = parse(Plot, "plot", arguments)
     if not options.dirs:
@@ -623,6 +712,7 @@ def cache_(arguments: Sequence[str]) -> int:
 COMMANDS = {
     "run": run,
     "resume": resume,
+    "sweep": sweep,
     "plot": plot,
     "compare": compare_,
     "belief": belief,
@@ -709,7 +799,15 @@ def _after_history(experiment: Experiment[Any], options: Any) -> Any:
 
 def _new_folder(experiment: Experiment[Any]) -> Path:
     """results/DOMAIN-AGENT-N with the first free N."""
-    stem = f"{catalog.short_name(experiment.name).replace(':', '-')}-{experiment.agent}"
+    return _numbered(_stem(experiment))
+
+
+def _stem(experiment: Experiment[Any]) -> str:
+    return f"{catalog.short_name(experiment.name).replace(':', '-')}-{experiment.agent}"
+
+
+def _numbered(stem: str) -> Path:
+    """results/STEM-N with the first free N."""
     number = 1
     while (Path("results") / f"{stem}-{number}").exists():
         number += 1

@@ -173,8 +173,8 @@ def _gradient(
         return _again(network, latent, learner, position, j), before
 
     latent, before = jax.lax.fori_loop(0, position, replay, (latent, before))
-    gradient = jax.grad(lambda *wrt: _loss(*wrt, learner, agent), argnums=(0, 1), has_aux=True)
-    (of_network, of_latent), result = gradient(network, latent)
+    gradient = jax.grad(_loss, argnums=(0, 1), has_aux=True)
+    (of_network, of_latent), result = gradient(network, latent, learner, agent)
 
     def back(i: Int[Array, ""], carry: tuple[ActorCritic, PyTree]) -> tuple[ActorCritic, PyTree]:
         of_network, of_latent = carry
