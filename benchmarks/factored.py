@@ -53,16 +53,17 @@ def structure(options: argparse.Namespace) -> None:
             experiment, runs=options.runs, episodes=options.episodes, factored=Factored(structure=name)
         )
         columns = episodes_of(experiment, options.seed)
-        print(f"structure {name}: discounted return" + ", P(true parents)" * (name == "uncertain"))
+        learns = name in ("uncertain", "matched")
+        print(f"structure {name}: discounted return" + ", P(true parents)" * learns)
         for first, last in [(a, b) for a, b in BLOCKS if b <= options.episodes]:
             block = slice(first - 1, last)
             line = "  {:>3d}-{:<3d} {:8.2f} +- {:.2f}".format(
                 first, last, *mean_and_error(columns["discounted_return"][:, block])
             )
-            if name == "uncertain":
+            if learns:
                 line += "   {:.3f} +- {:.3f}".format(*mean_and_error(columns["true_structure"][:, block]))
             print(line, flush=True)
-        if name == "uncertain":
+        if learns:
             last = columns["true_structure"][:, -1]
             settled = np.mean(last > 0.5)
             print(f"  after the last episode {last.mean():.3f} (prior .125); {settled:.2f} of runs above .5")
@@ -108,7 +109,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int)
     parser.add_argument("--episodes", type=int)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--structures", nargs="+", default=["true", "uncertain", "full"])
+    parser.add_argument("--structures", nargs="+", default=["true", "uncertain", "matched", "full"])
     options = parser.parse_args()
     study, runs, episodes = STUDIES[options.study]
     options.runs, options.episodes = options.runs or runs, options.episodes or episodes

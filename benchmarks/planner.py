@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, nargs="+", default=[1])
     parser.add_argument("--domain", choices=["tiger", "factored-tiger"], default="tiger")
     parser.add_argument("--agents", nargs="+", default=["pomcp", "ba-pomcp", "fba-pomcp", "baddr"])
-    parser.add_argument("--structure", choices=["true", "uncertain", "full"], default="true")
+    parser.add_argument("--structure", choices=["true", "uncertain", "matched", "full"], default="true")
     options = parser.parse_args()
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(f"{jax.devices()[0].device_kind}, {cores} core(s), load {load:.1f}, jax {jax.__version__}")

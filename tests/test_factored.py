@@ -262,6 +262,24 @@ def test_prior_of_a_structure_is_the_mean_over_absent_parents():
     np.testing.assert_allclose(table(False, False), [[[4, 4, 0]] * 2] * 2)
 
 
+def test_a_matched_structure_is_an_uncertain_one_with_its_parents():
+    """Only f_1 and f_2 are uncertain: counts and probabilities are those of the particle with the door."""
+    graph = factored_tiger.make_domain(irrelevant=2).graphs["default"]
+    uncertain, matched = Factored(graph, "uncertain"), Factored(graph, "matched")
+    s, o = jnp.array([1, 0, 1]), jnp.array([0])
+    for edges in itertools.product([False, True], repeat=2):
+        thetas = []
+        for posterior, mask in ((uncertain, (True, *edges)), (matched, edges)):
+            theta = FactoredCounts(posterior.prior_counts(jnp.array(mask)), jnp.array(mask))
+            for _ in range(3):
+                theta = posterior.update(prng.key(0), theta, s, LISTEN, s, o)
+            thetas.append((posterior, theta))
+        np.testing.assert_array_equal(thetas[0][1].counts, thetas[1][1].counts)
+        for posterior, theta in thetas:
+            log_p = posterior.sample(prng.key(0), theta).observation_log_prob(s, LISTEN, s, o)
+            np.testing.assert_allclose(np.exp(log_p), (3 + 3) / (8 + 3), rtol=1e-6)
+
+
 def test_edges_are_there_with_their_probability():
     """Over 4,096 particles, within 5 standard errors."""
     graph = factored_tiger.make_domain(irrelevant=2).graphs["default"]
@@ -414,7 +432,8 @@ def test_scores_of_all_structures_give_the_same_posterior():
 
 def test_sizes_are_known_before_anything_is_made():
     graph = factored_tiger.make_domain(irrelevant=3).graphs["default"]
-    for structure, counts, edges in (("true", 6, 0), ("full", 48, 0), ("uncertain", 48, 4)):
+    sizes = ("true", 6, 0), ("full", 48, 0), ("uncertain", 48, 4), ("matched", 48, 3)
+    for structure, counts, edges in sizes:
         theta = Factored(graph, structure).prior(prng.key(0))
         assert theta.counts.shape == (counts,) == (num_counts(graph, structure),)
         assert theta.edges.shape == (edges,) == (num_edges(graph, structure),)

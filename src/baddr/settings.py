@@ -127,8 +127,9 @@ class Factored:
     graph: str = "default"
     """One of the domain's graphs: `default` everywhere, `figure` in road-racing, `uncertain-observation` in
     collision-avoidance."""
-    structure: Literal["true", "uncertain", "full"] = "true"
-    """The graph as it is; its uncertain edges drawn for each particle; or all of them present."""
+    structure: Literal["true", "uncertain", "matched", "full"] = "true"
+    """The graph as it is; the edges of its uncertain nodes drawn for each particle; only those drawn that the
+    prior counts do not depend on; or all of them present."""
     edge_probability: float = 0.5
     """The probability of an uncertain edge."""
     model: Literal["expected", "sampled"] = "expected"

@@ -101,6 +101,8 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
     described = tiger.describe(key, posterior, belief)
     if isinstance(posterior, Factored) and posterior.num_edges:
         edges = belief.states.theta.edges
+        if posterior.num_edges < belief.states.s.shape[-1]:  # "matched": the door is a parent for certain
+            edges = jnp.concatenate([jnp.ones_like(edges[:, :1]), edges], axis=1)
         true = edges[:, 0] & ~jnp.any(edges[:, 1:], axis=1)
         described["parent"] = edge_probabilities(edges, belief.weights)
         described["true_structure"] = jnp.sum(jnp.where(true, belief.weights, 0))

@@ -29,7 +29,7 @@ from baddr.posteriors.dirichlet import Counts
 
 Slice = Literal["s", "s_next", "o"]
 Parent = tuple[Slice, int]  # feature i of s, of s' or of o
-Structure = Literal["true", "uncertain", "full"]
+Structure = Literal["true", "uncertain", "matched", "full"]
 Values = Sequence[Int[Array, ""] | None]  # of all features of (s, s', o); None: not drawn yet
 Edges = Bool[Array, "*particles edges"]
 Seed = UInt32[Array, "2"]
@@ -148,8 +148,9 @@ def num_edges(graph: Graph, structure: Structure = "true") -> int:
 
 def edges_of(node: Node, structure: Structure) -> tuple[Parent, ...]:
     """The parents of a node that are uncertain."""
-    uncertain = structure == "uncertain" and node.learned and node.candidates
-    return parents_of(node, structure) if uncertain else ()
+    if not node.learned or not node.candidates:
+        return ()
+    return {"uncertain": parents_of(node, structure), "matched": node.candidates}.get(structure, ())
 
 
 def particle_bytes(graph: Graph, structure: Structure = "true") -> int:
@@ -419,8 +420,9 @@ class Factored(Posterior):
 
     With structure "true" all particles have the graph as it is, with "full" the candidates are parents too,
     and with "uncertain" each edge of a node that has candidates is there with `edge_probability`, in each
-    particle independently: the filter then weighs structures. The prior row of a node that lacks some of its
-    parents is the mean of the rows over their values, so a row's total is the same in every structure.
+    particle independently: the filter then weighs structures. With "matched" only its candidates are
+    uncertain: the parents that its prior counts depend on are there. The prior row of a node that lacks some
+    of its parents is the mean of the rows over their values: a row's total is the same in every structure.
 
     `expected` (the default): a draw is the expected model of the counts. Otherwise it is drawn from the
     Dirichlets.
