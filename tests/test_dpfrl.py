@@ -492,6 +492,21 @@ def test_a_seeds_neighbours_do_not_matter():
     assert np.any(learner.network.actor.weight[0] != learner.network.actor.weight[1])
 
 
+def test_each_learner_has_its_own_learning_rate():
+    """At a rate of 0 weights stay; a rate ten times as large moves them ten times as far, at first."""
+    agent, _, _ = lived(5)
+    learner = start(jr.split(prng.key(3), 2), agent)
+    np.testing.assert_array_equal(learner.learning_rate, np.full(2, 1e-6, np.float32))
+    twins = jax.tree.map(lambda x: x[jnp.array([0, 0])], learner)
+    before = np.asarray(learner.network.actor.weight[0])
+    for rates, ratio in (([0.0, 1e-6], 0.0), ([1e-6, 1e-5], 0.1)):
+        after, _ = advance(twins._replace(learning_rate=jnp.array(rates)), agent, 5)
+        moved = np.asarray(after.network.actor.weight) - before
+        size = np.abs(moved[1]).max()
+        assert size > 0
+        np.testing.assert_allclose(moved[0], ratio * moved[1], atol=0.05 * ratio * size)
+
+
 def test_the_gradient_reaches_through_the_whole_window():
     """The third sample's gradient is that of 6 steps written out one by one, and not that of its own 2.
 
