@@ -31,14 +31,15 @@ usage: baddr COMMAND ...
 Bayesian reinforcement learning in POMDPs.
 
   run DOMAIN       learn and act for some runs and episodes; leaves results and a learning curve
-  resume DIR       go on with an interrupted run, or extend a finished one
+  resume DIR       go on with an interrupted run or reproduce, or extend a finished run
   sweep DOMAIN     runs for every combination of some settings' values; a table and a picture
   plot DIR...      learning curves of several results in one picture
   compare DIR...   several results in numbers, with their uncertainty
+  reproduce FIGURE a figure or table of the paper, or all, with data, verdicts and a report
   belief DOMAIN    the belief after a given history, as JSON
   plan DOMAIN      the search after a given history, as JSON
   check DOMAIN     whether a domain keeps its promises: shapes, ranges, probabilities
-  list             domains, agents and presets
+  list             domains, agents, presets and figures
   cache            trained priors and compiled code on disk
 
 DOMAIN is one of those that `baddr list` names, or a file: FILE.pomdp, or FILE.py:FUNCTION with a function
@@ -49,6 +50,7 @@ examples:
   baddr run tiger --agent pomcp --runs 100 --out results/upper-bound
   baddr plot results/* --out curves.png
   baddr compare results/* --level 2.2
+  baddr reproduce a
   baddr COMMAND --help
 """
 
@@ -94,11 +96,12 @@ class Run(Generic[E]):
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on with an interrupted run; a finished one says so and changes nothing.
+    """Go on with an interrupted run or reproduce; a finished one says so and changes nothing.
 
     examples:
       baddr resume results/tiger-ba-pomcp-1
       baddr resume results/tiger-ba-pomcp-1 --episodes 400 --runs 64
+      baddr resume results/reproduce-all-1
     """
 
     dir: Positional[Annotated[Path, arg(metavar="DIR")]]
@@ -198,6 +201,44 @@ class Compare:
     """Episodes that the mean return is taken over for --level; 0: a twentieth of the shortest result."""
     json: bool = False
     """Print JSON."""
+    debug: bool = False
+    """Show the traceback of an error."""
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Figures and tables of the paper: runs their experiments, draws them, and judges the paper's claims.
+
+    FIGURE is a to i, episodes (the table of episodes to equal return), runtime, several of these, or all.
+    Leaves a folder with a result folder for each experiment, a picture and the scores of each figure, and a
+    report as report.md and report.html, which is one page that needs nothing else.
+
+    examples:
+      baddr reproduce a
+      baddr reproduce all --out results/paper
+      baddr reproduce a h i --preset paper --runs 256 --device gpu
+      baddr reproduce all --preset paper --dry-run
+      baddr resume results/reproduce-a-1
+    """
+
+    figures: Positional[Annotated[tuple[str, ...], arg(metavar="FIGURE...")]]
+    """a to i, episodes, runtime, or all."""
+    preset: Literal["quick", "paper"] = "quick"
+    """`quick`: a recognisable picture in minutes; `paper`: the paper's sizes."""
+    runs: int = 0
+    """Runs of every curve, over all of its ensembles (of learners: at most); 0: the preset's."""
+    episodes: int = 0
+    """Episodes per run at most; 0: the preset's."""
+    ensembles: int = 0
+    """Ensembles of networks that a curve of BADDr or filtering is pooled over; 0: the preset's."""
+    seed: int = 0
+    """The first seed; an ensemble has its own."""
+    out: Path | None = None
+    """The folder; by default a new one below results/."""
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    """What computes them."""
+    dry_run: bool = False
+    """List the experiments with estimates of memory and time, and stop."""
     debug: bool = False
     """Show the traceback of an error."""
 
@@ -467,6 +508,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def resume(arguments: Sequence[str]) -> int:
     options: Resume = parse(Resume, "resume", arguments)
+    if (options.dir / "reproduce.toml").exists():
+        return _resume_reproduce(options)
     folder = Folder(options.dir)
     _prepare_for(_config_of(folder).get("name", ""), options.device)
     before = of_folder(folder)
@@ -606,6 +649,71 @@ def _compared(name: str, row: dict[str, Any], level: float | None, window: int) 
     return "\n".join(lines)
 
 
+def reproduce(arguments: Sequence[str]) -> int:
+    options: Reproduce = parse(Reproduce, "reproduce", arguments)
+    from baddr.experiments.reproduce import Reproduction, Request, begin
+
+    sizes = {name: getattr(options, name) for name in ("preset", "runs", "episodes", "ensembles", "seed")}
+    request = Request(figures=options.figures, **sizes)
+    request.check()
+    folder = Reproduction(options.out or _numbered(f"reproduce-{'-'.join(request.figures)}"))
+    if not options.dry_run:
+        folder.check_new()
+    prepare(options.device)
+    if options.dry_run:
+        return _dry_reproduce(request)
+    with _whole_progress() as progress:
+        failed = _interruptible(folder, lambda: begin(request, folder, progress))
+    return _finish_reproduce(folder, failed)
+
+
+def _resume_reproduce(options: Resume) -> int:
+    from baddr.experiments.reproduce import Reproduction, go_on, status
+
+    folder = Reproduction(options.dir)
+    if options.runs is not None or options.episodes is not None:
+        raise UserError(
+            f"{folder.path} holds figures, whose sizes are fixed; extend one of its parts, or begin another."
+        )
+    request = folder.read_request()
+    if status(folder) == "complete":
+        print(f"{folder.path} is complete: `{request.command}`; its report is report.html there.")
+        return 0
+    prepare(options.device)
+    with _whole_progress() as progress:
+        failed = _interruptible(folder, lambda: go_on(folder, progress))
+    return _finish_reproduce(folder, failed)
+
+
+def _dry_reproduce(request: Any) -> int:
+    from baddr.experiments.reproduce import estimates
+
+    rows = estimates(request)
+    width = max(len(row["part"]) for row in rows)
+    for row in rows:
+        sizes = f"{row['runs']:6d} runs x {row['episodes']:6d} episodes"
+        memory = f"{row['memory_bytes'] / 2**20:8.0f} MiB"
+        print(f"{row['part']:{width}s} {sizes} {memory} {row['seconds'] / 60:8.1f} min")
+    minutes = sum(row["seconds"] for row in rows) / 60
+    print(f"{len(rows)} parts, about {minutes:.0f} minutes on two cores of a CPU. Nothing was run.")
+    return 0
+
+
+def _finish_reproduce(folder: Any, failed: int) -> int:
+    """The verdicts and where the report is."""
+    for figure in folder.read_request().chosen:
+        scores = json.loads((folder.path / f"figure-{figure.name}.json").read_text())
+        size = ", at reduced size" if scores["reduced"] else ""
+        print(f"{figure.name}: {figure.title}{size}")
+        for claim in scores["claims"]:
+            print(f"  {claim['verdict']:9s}  {claim['says']}")
+    wall = folder.read_manifest()["wall_seconds"]
+    print(f"wall time {wall:.0f} s; pictures, data and report.html in {folder.path}")
+    if failed:
+        print(f"baddr: some runs of {failed} part(s) failed; the report names them.", file=sys.stderr)
+    return 3 if failed else 0
+
+
 def belief(arguments: Sequence[str]) -> int:
     options = parse_with_domain(Belief, "belief", arguments, Belief)
     experiment = _with(options.experiment, "filter", "num_particles", options.particles)
@@ -663,7 +771,7 @@ def list_(arguments: Sequence[str]) -> int:
             for line in _features(domain[kind]):
                 print(f"    {kind} {line}")
         print("    actions: " + ", ".join(f"{i} {name}" for i, name in enumerate(domain["actions"])))
-    for kind in ("agents", "presets"):
+    for kind in ("agents", "presets", "figures"):
         print(f"\n{kind}:")
         for name, summary in listing[kind].items():
             print(f"    {name:10s} {summary}")
@@ -715,6 +823,7 @@ COMMANDS = {
     "sweep": sweep,
     "plot": plot,
     "compare": compare_,
+    "reproduce": reproduce,
     "belief": belief,
     "plan": plan,
     "check": check_,
@@ -855,7 +964,7 @@ def _interruptible(folder: Folder, work: Callable[[], Any]) -> Any:
         print(message, file=sys.stderr)
         sys.exit(130)
     except (StorageError, ClusterError) as error:
-        if not folder.config.exists():
+        if not folder.config.exists() and not (folder.path / "reproduce.toml").exists():
             raise
         raise type(error)(f"{error} Go on with: baddr resume {folder.path}") from error
 
@@ -884,6 +993,39 @@ def _progress(title: str):
             bar.update(task, description=title, completed=done, total=total, amount=amount)
 
         yield show
+
+
+@contextlib.contextmanager
+def _whole_progress():
+    """Progress over all parts of `reproduce`: a live bar on a terminal; otherwise a line now and then."""
+    if not sys.stderr.isatty():
+        yield _plain_whole_progress()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("starting", total=1.0)
+        yield lambda part, done, what: bar.update(task, description=f"{part}: {what}", completed=done)
+
+
+def _plain_whole_progress(seconds: float = 20.0) -> Callable[[str, float, str], None]:
+    began, last, told = time.monotonic(), [0.0], [""]
+
+    def show(part: str, done: float, what: str) -> None:
+        now = time.monotonic()
+        if part == told[0] and now - last[0] < seconds:
+            return
+        last[0], told[0] = now, part
+        print(f"{100 * done:3.0f} % {part}: {what}, {now - began:.0f} s", file=sys.stderr, flush=True)
+
+    return show
 
 
 def _amount(what: str, done: int, total: int, value: float) -> str:

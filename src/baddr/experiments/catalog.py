@@ -427,4 +427,7 @@ def listing() -> dict[str, Any]:
             "actions": list(names.action),
             "observation": features(names.observation),
         }
-    return {"domains": domains, "agents": AGENTS, "presets": PRESETS, "figures": {}}
+    from baddr.experiments.figures import FIGURES
+
+    figures = {name: figure.title for name, figure in FIGURES.items()}
+    return {"domains": domains, "agents": AGENTS, "presets": PRESETS, "figures": figures}

@@ -1,0 +1,342 @@
+"""Runs the experiments of figures, and draws and judges what came out; goes on where it was interrupted.
+
+A folder of `baddr reproduce` holds `reproduce.toml` (what was asked for), `manifest.json`, a result folder
+for each experiment below `parts/`, a picture and the scores of each figure, and a report. Parts are computed
+one after the other, and a finished one is never computed again; pictures and the report are made at the end.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from baddr.errors import UserError
+from baddr.experiments.catalog import LEARNERS, NETWORK_AGENTS
+from baddr.experiments.claims import Data
+from baddr.experiments.experiment import Experiment, of_folder, to_config
+from baddr.experiments.figures import Figure, Sizes, chosen, part_name, parts
+from baddr.experiments.store import Folder, load_results, merge, read_toml, to_toml, write
+
+TIMED_SECONDS = 10.0  # that a part of the run-time comparison times steps for
+TIMED_STEPS = 40  # at most
+Progress = Callable[[str, float, str], None]  # which part, how much of all is done, what it does
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked for: `reproduce.toml`."""
+
+    figures: tuple[str, ...] = ("all",)
+    preset: Literal["quick", "paper"] = "quick"
+    runs: int = 0
+    episodes: int = 0
+    ensembles: int = 0
+    seed: int = 0
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(**{f.name: getattr(self, f.name) for f in fields(Sizes)})
+
+    @property
+    def chosen(self) -> list[Figure]:
+        return chosen(self.figures)
+
+    @property
+    def command(self) -> str:
+        """The command line that asks for the same."""
+        words = ["baddr reproduce", *self.figures, "--preset", self.preset]
+        given = [("runs", self.runs), ("episodes", self.episodes), ("ensembles", self.ensembles)]
+        for name, value in [*given, ("seed", self.seed)]:
+            words += [f"--{name}", str(value)] if value else []
+        return " ".join(words)
+
+    def check(self) -> None:
+        if not self.figures:
+            raise UserError("Name a figure, a to i, episodes or runtime, or all: `baddr reproduce FIGURE`.")
+        chosen(self.figures)
+        for name in ("runs", "episodes", "ensembles"):
+            if getattr(self, name) < 0:
+                raise UserError(f"--{name} must be at least 1, or 0 for the preset's.")
+        if not 0 <= self.seed < 2**31:
+            raise UserError(f"--seed must lie between 0 and {2**31 - 1}.")
+
+
+class Reproduction(Folder):
+    """A folder of `baddr reproduce`."""
+
+    @property
+    def request(self) -> Path:
+        return self.path / "reproduce.toml"
+
+    def part(self, name: str) -> Folder:
+        return Folder(self.path / "parts" / name)
+
+    def timing(self, name: str) -> Path:
+        return self.part(name).path / "timing.json"
+
+    def check_new(self) -> None:
+        """Refuse to start where something else lies; what a killed start left behind does not count."""
+        if self.request.exists():
+            raise UserError(
+                f"{self.path} already holds figures; go on with them by `baddr resume {self.path}`, or "
+                "choose another folder with --out."
+            )
+        if self.path.is_dir():
+            left = [p for p in self.path.iterdir() if p.name != ".lock" and p.suffix != ".part"]
+            if not left:
+                return
+        super().check_new()
+
+    def read_request(self) -> Request:
+        request = merge(Request(), read_toml(self.request), str(self.request))
+        request.check()
+        return request
+
+    def is_complete(self, name: str, timed: bool) -> bool:
+        if timed:
+            return self.timing(name).exists()
+        part = self.part(name)
+        return part.manifest.exists() and part.read_manifest()["status"] == "complete"
+
+
+def is_reproduction(path: Path) -> bool:
+    return (path / "reproduce.toml").exists()
+
+
+def begin(request: Request, folder: Reproduction, progress: Progress) -> int:
+    """Make figures in a new folder; the number of runs that failed."""
+    request.check()
+    folder.check_new()
+    with folder.owned():
+        write(folder.request, to_toml(request).encode())
+        return _run(request, folder, progress)
+
+
+def go_on(folder: Reproduction, progress: Progress) -> int:
+    """Go on with the figures of a folder."""
+    with folder.owned():
+        return _run(folder.read_request(), folder, progress)
+
+
+def status(folder: Reproduction) -> str:
+    """`running` or `complete`."""
+    return folder.read_manifest()["status"] if folder.manifest.exists() else "running"
+
+
+def _run(request: Request, folder: Reproduction, progress: Progress) -> int:
+    from baddr.experiments.runner import Interrupted
+
+    manifest = _manifest(folder)
+    plan = parts(request.chosen, request.sizes)
+    expected = {name: seconds(experiment, timed) for name, (experiment, timed) in plan.items()}
+    total, done = sum(expected.values()), 0.0
+    try:
+        for number, (name, (experiment, timed)) in enumerate(plan.items()):
+            title = f"part {number + 1} of {len(plan)}, {experiment.title}"
+            share = expected[name] / total
+            told = partial(_tell, progress, title, done, share)
+            with _clock(folder, manifest, name):
+                _part(folder, name, experiment, timed, told)
+            done += share
+        progress("report", 1.0, "drawing")
+        with _clock(folder, manifest, "report"):
+            _write_figures(request, folder, manifest)
+    except KeyboardInterrupt:
+        raise Interrupted from None
+    manifest["status"] = "complete"
+    _write_report(request, folder, manifest)
+    folder.write_manifest(manifest)
+    return len(_failures(folder, plan))
+
+
+def _tell(progress: Progress, title: str, before: float, share: float, *what: Any) -> None:
+    kind, done, total, value = what
+    if kind == "pretraining":
+        progress(title, before, f"pre-training: {done}/{total} batches, loss {value:.3f}")
+        return
+    within = min(1.0, done / max(total, 1))
+    progress(title, before + share * within, f"{done}/{total} {kind}, recent value {value:.2f}")
+
+
+def _manifest(folder: Reproduction) -> dict[str, Any]:
+    from baddr.experiments.runner import environment
+
+    new = {
+        "status": "running",
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "wall_seconds": 0.0,
+        "parts": {},
+    }
+    old = folder.read_manifest() if folder.manifest.exists() else {}
+    manifest = {**new, **old, "status": "running", **environment(), "hardware": hardware()}
+    folder.write_manifest(manifest)
+    return manifest
+
+
+def hardware() -> dict[str, Any]:
+    """What computes: processor, cores that may be used, memory."""
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), name)
+    return {"processor": name, "cores": len(os.sched_getaffinity(0)), "memory_bytes": memory()}
+
+
+def memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@contextlib.contextmanager
+def _clock(folder: Reproduction, manifest: dict[str, Any], name: str):
+    """Add what a part takes to the manifest, also where it is interrupted."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        took = time.monotonic() - began
+        manifest["wall_seconds"] = round(manifest["wall_seconds"] + took, 3)
+        manifest["parts"][name] = round(manifest["parts"].get(name, 0.0) + took, 3)
+        folder.write_manifest(manifest)
+
+
+# Parts.
+
+
+def _part(folder: Reproduction, name: str, experiment: Experiment[Any], timed: bool, progress: Any) -> None:
+    if folder.is_complete(name, timed):
+        return
+    if timed:
+        write(folder.part(name).config, to_config(experiment))
+        write(folder.timing(name), json.dumps(time_steps(experiment, progress)).encode())
+        return
+    _run_part(experiment, folder.part(name), progress)
+
+
+def _run_part(experiment: Experiment[Any], folder: Folder, progress: Any) -> None:
+    """Begin with an experiment, or go on with it; what a kill left before it began is thrown away."""
+    from baddr.experiments import runner
+    from baddr.plots import plot_curves
+
+    if folder.manifest.exists():
+        runner.go_on(of_folder(folder), folder, progress)
+    else:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        runner.begin(experiment, folder, progress)
+    results = load_results(folder.path)
+    if len(results["run"]):
+        paths = [folder.path / "curve.png", folder.path / "curve.svg"]
+        plot_curves({experiment.title: results}, "", paths)
+
+
+def time_steps(experiment: Experiment[Any], progress: Any) -> dict[str, Any]:
+    """The seconds of each of some real steps of one run, compiled before."""
+    import jax
+    import jax.numpy as jnp
+    import jax.random as jr
+
+    from baddr import prng
+    from baddr.agent import advance, start
+    from baddr.experiments.runner import resolve
+
+    experiment, domain, agent, _ = resolve(experiment, progress)
+    world = domain.pomdp
+    runs = start(jr.split(prng.key(experiment.seed), 1), agent, world)  # type: ignore[arg-type]
+    step = lambda runs: jax.block_until_ready(advance(runs, agent, world, jnp.int32(2**30), 1)[0])
+    runs = step(step(runs))
+    began, seconds = time.monotonic(), []
+    while len(seconds) < 3 or (time.monotonic() - began < TIMED_SECONDS and len(seconds) < TIMED_STEPS):
+        before = time.perf_counter()
+        runs = step(runs)
+        seconds.append(time.perf_counter() - before)
+        progress("steps", len(seconds), TIMED_STEPS, seconds[-1])
+    return {"seconds": seconds, "device": jax.devices()[0].device_kind, "lanes": experiment.planner.lanes}
+
+
+def _failures(folder: Reproduction, plan: dict[str, tuple[Experiment[Any], bool]]) -> dict[str, list[Any]]:
+    """The failed runs of each part that has some."""
+    found = {
+        name: folder.part(name).read_manifest()["failures"] for name, (_, timed) in plan.items() if not timed
+    }
+    return {name: failures for name, failures in found.items() if failures}
+
+
+def seconds(experiment: Experiment[Any], timed: bool = False) -> float:
+    """About what a part takes on two cores of a CPU: for the progress display and --dry-run."""
+    if timed:
+        return 45.0
+    horizon = {"tiger": 5, "road-racing": 20, "gridverse": 9}.get(experiment.name, 4)
+    steps = experiment.runs * experiment.episodes * horizon
+    if experiment.agent in LEARNERS:
+        horizon = {"tiger": 15, "gridverse": 25}.get(experiment.name, horizon)
+        return 15 + experiment.runs * experiment.episodes * horizon * 9e-4
+    planned = experiment.planner.num_simulations * min(experiment.planner.depth or 4, horizon)
+    if experiment.agent not in NETWORK_AGENTS:
+        return 12 + steps * (planned * 3e-7 + experiment.filter.num_particles * 5e-7)
+    weights = experiment.network.hidden**2
+    return 20 + steps * (planned * 6e-7 + experiment.filter.num_particles * weights * 5e-9)
+
+
+# What came out.
+
+
+def load(figure: Figure, sizes: Sizes, folder: Reproduction) -> Data:
+    """The results of a figure's curves."""
+    results, timings = {}, {}
+    for curve in figure.curves(sizes):
+        for seed, experiment in curve.parts().items():
+            name = part_name(experiment, curve.timed)
+            if curve.timed:
+                timings[curve.name] = json.loads(folder.timing(name).read_text())
+            else:
+                results.setdefault(curve.name, {})[seed] = load_results(folder.part(name).path)
+    return Data(results, timings, memory())
+
+
+def _write_figures(request: Request, folder: Reproduction, manifest: dict[str, Any]) -> None:
+    """A picture and the scores of each figure."""
+    from baddr.experiments.report import scores
+    from baddr.plots import draw, panels
+
+    for figure in request.chosen:
+        data = load(figure, request.sizes, folder)
+        stem = folder.path / f"figure-{figure.name}"
+        draw(panels(figure, request.sizes, data), [stem.with_suffix(".png"), stem.with_suffix(".svg")])
+        found = scores(figure, request.sizes, data)
+        write(stem.with_suffix(".json"), (json.dumps(found, indent=2) + "\n").encode())
+
+
+def _write_report(request: Request, folder: Reproduction, manifest: dict[str, Any]) -> None:
+    from baddr.experiments.report import report, to_html, to_markdown
+
+    read = lambda figure: json.loads((folder.path / f"figure-{figure.name}.json").read_text())
+    found = {figure.name: read(figure) for figure in request.chosen}
+    failed = _failures(folder, parts(request.chosen, request.sizes))
+    document = report(request, found, manifest, failed)
+    write(folder.path / "report.md", to_markdown(document).encode())
+    picture = lambda name: (folder.path / name).read_bytes()
+    write(folder.path / "report.html", to_html(document, picture).encode())
+
+
+def estimates(request: Request) -> list[dict[str, Any]]:
+    """What each part would take."""
+    from baddr.experiments import runner
+
+    rows = []
+    for name, (experiment, timed) in parts(request.chosen, request.sizes).items():
+        row = {"part": name, "runs": experiment.runs, "episodes": experiment.episodes}
+        needs = runner.estimate(replace(experiment, chunk_size=experiment.chunk_size))
+        rows.append({**row, "memory_bytes": needs["memory_bytes"], "seconds": seconds(experiment, timed)})
+    return rows
+
+
+def settings_of(experiment: Experiment[Any]) -> dict[str, Any]:
+    """All settings of an experiment as plain values, for the scores."""
+    return asdict(experiment)
