@@ -36,6 +36,7 @@ from baddr.settings import Network, Pretrain, training_settings
 CODE_VERSION = 1  # raise it when the same settings train another prior: the cached ones are then not found
 NUM_TEST_SAMPLES = 4096
 NUM_TEST_MASKS = 64
+TESTED_AT_ONCE = 8  # members: each takes some 100 MB for networks of 32
 NUM_BLOCKS = 16  # progress is told between them
 
 SampleState = Callable[[Key[Array, ""]], State]
@@ -228,7 +229,12 @@ def _entropies(
         log_p, log_M = jax.vmap(log_probs)(jr.split(key_masks, NUM_TEST_SAMPLES), *data)
         return -jnp.mean(log_p), -jnp.mean(log_M)
 
-    return eqx.filter_vmap(member)(keys, posterior.ensemble, M)
+    arrays, rest = eqx.partition(M, eqx.is_array)
+    return jax.lax.map(
+        lambda x: member(x[0], x[1], eqx.combine(x[2], rest)),
+        (keys, posterior.ensemble, arrays),
+        batch_size=min(TESTED_AT_ONCE, len(keys)),
+    )
 
 
 def prior_settings(
