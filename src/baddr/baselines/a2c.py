@@ -169,7 +169,8 @@ def _gradient(
 
     def replay(j: Int[Array, ""], carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
         latent, before = carry
-        before = jax.tree.map(lambda kept, x: kept.at[j].set(x), before, latent)
+        keep = lambda kept, x: jax.lax.dynamic_update_index_in_dim(kept, x, j, 0)
+        before = jax.tree.map(keep, before, latent)
         return _again(network, latent, learner, position, j), before
 
     latent, before = jax.lax.fori_loop(0, position, replay, (latent, before))

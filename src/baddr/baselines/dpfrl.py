@@ -93,12 +93,14 @@ def soft_resample(
     """The particles at `ancestors`, with normalised weights p / q.
 
     The gradient flows through the gathered particles and through both p and q. The gather is a product with
-    0 and 1: its gradient is a product too, where the gradient of indexing would add up in any order on a GPU.
+    0 and 1 (a choice, for the weights: they may be infinite): its gradient is a sum in a fixed order, where
+    the gradient of indexing would add up in any order on a GPU.
     """
     chosen = jax.nn.one_hot(ancestors, log_w.shape[-1])
     exact = jax.lax.Precision.HIGHEST
     h = jnp.einsum("bnk,bkh->bnh", chosen, h, precision=exact)
-    log_ratio = jnp.take_along_axis(log_w - proposal(log_w, alpha), ancestors, axis=-1)
+    log_ratio = log_w - proposal(log_w, alpha)
+    log_ratio = jnp.sum(jnp.where(chosen > 0, log_ratio[:, None, :], 0.0), axis=-1)
     return h, jax.nn.log_softmax(log_ratio)
 
 
