@@ -276,9 +276,10 @@ def page(tmp_path_factory) -> Path:
         data = made_up(figure, QUICK)
         plots.draw(plots.panels(figure, QUICK, data), [folder / f"figure-{figure.name}.png"])
         found[figure.name] = report.scores(figure, QUICK, data)
+    part = {"wall_seconds": 61.0, "cpu_seconds": 90.0}
     manifest = {
         "baddr": "1", "jax": "2", "python": "3", "device": "cpu", "commit": "", "started": "2026-01-01T00:00",
-        "wall_seconds": 7000.0, "parts": {"tiger-baddr-0": 61.0, "<b>": 5.0},
+        "wall_seconds": 7000.0, "cpu_seconds": 9000.0, "parts": dict.fromkeys(["tiger-baddr-0", "<b>"], part),
         "hardware": {"processor": "one & only", "cores": 2, "memory_bytes": 2**34},
     }  # fmt: skip
     document = report.report(Request(), found, manifest, {"tiger-baddr-0": [{"run": 3}]})

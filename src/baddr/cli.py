@@ -235,6 +235,14 @@ class Reproduce:
     """The first seed; an ensemble has its own."""
     out: Path | None = None
     """The folder; by default a new one below results/."""
+    engine: Literal["local", "ray"] = "local"
+    """Where chunks of runs are computed: here, or on a Ray cluster."""
+    address: str = ""
+    """Of a Ray cluster's head, HOST:PORT; without one, Ray uses this machine's cores."""
+    cpus_per_chunk: float = 1.0
+    """CPU cores that Ray gives to a chunk."""
+    gpus_per_chunk: float = -1.0
+    """GPUs that Ray gives to a chunk; -1: one where the cluster has some (and --device is not cpu)."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """What computes them."""
     dry_run: bool = False
@@ -659,11 +667,11 @@ def reproduce(arguments: Sequence[str]) -> int:
     folder = Reproduction(options.out or _numbered(f"reproduce-{'-'.join(request.figures)}"))
     if not options.dry_run:
         folder.check_new()
-    prepare(options.device)
+    engine = engine_of(options)
     if options.dry_run:
-        return _dry_reproduce(request)
+        return _dry_reproduce(request, engine)
     with _whole_progress() as progress:
-        failed = _interruptible(folder, lambda: begin(request, folder, progress))
+        failed = _interruptible(folder, lambda: begin(request, folder, progress, engine))
     return _finish_reproduce(folder, failed)
 
 
@@ -679,16 +687,16 @@ def _resume_reproduce(options: Resume) -> int:
     if status(folder) == "complete":
         print(f"{folder.path} is complete: `{request.command}`; its report is report.html there.")
         return 0
-    prepare(options.device)
+    engine = engine_of(options)
     with _whole_progress() as progress:
-        failed = _interruptible(folder, lambda: go_on(folder, progress))
+        failed = _interruptible(folder, lambda: go_on(folder, progress, engine))
     return _finish_reproduce(folder, failed)
 
 
-def _dry_reproduce(request: Any) -> int:
+def _dry_reproduce(request: Any, engine: Any) -> int:
     from baddr.experiments.reproduce import estimates
 
-    rows = estimates(request)
+    rows = estimates(request, engine)
     width = max(len(row["part"]) for row in rows)
     for row in rows:
         sizes = f"{row['runs']:6d} runs x {row['episodes']:6d} episodes"

@@ -236,13 +236,20 @@ def _made(
         ["memory", f"{manifest['hardware']['memory_bytes'] / 2**30:.0f} GiB"],
         ["begun", manifest["started"]],
         ["wall time", duration(manifest["wall_seconds"])],
+        ["time of all cores", duration(manifest["cpu_seconds"])],
     ]
     used: dict[str, list[str]] = {}
     for name, scores in found.items():
         for part in {part for curve in scores["curves"] for part in curve["parts"]}:
             used.setdefault(part, []).append(name)
     rows = [
-        [part, ", ".join(used.get(part, [])), duration(took), _failed(failed.get(part, []))]
+        [
+            part,
+            ", ".join(used.get(part, [])),
+            duration(took["wall_seconds"]),
+            duration(took["cpu_seconds"]),
+            _failed(failed.get(part, [])),
+        ]
         for part, took in manifest["parts"].items()
     ]
     return [
@@ -251,7 +258,7 @@ def _made(
         ("table", ["what", "value"], versions),
         ("h3", "Parts"),
         ("p", "Each is a result folder below parts/; baddr plot, compare and resume take it."),
-        ("table", ["part", "figures", "wall time", "failed runs"], rows),
+        ("table", ["part", "figures", "wall time", "time of all cores", "failed runs"], rows),
     ]
 
 

@@ -12,7 +12,7 @@ import platform
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -111,19 +111,19 @@ def is_reproduction(path: Path) -> bool:
     return (path / "reproduce.toml").exists()
 
 
-def begin(request: Request, folder: Reproduction, progress: Progress) -> int:
-    """Make figures in a new folder; the number of runs that failed."""
+def begin(request: Request, folder: Reproduction, progress: Progress, engine: Any = None) -> int:
+    """Make figures in a new folder; the number of parts in which a run failed."""
     request.check()
     folder.check_new()
     with folder.owned():
         write(folder.request, to_toml(request).encode())
-        return _run(request, folder, progress)
+        return _run(request, folder, progress, engine)
 
 
-def go_on(folder: Reproduction, progress: Progress) -> int:
+def go_on(folder: Reproduction, progress: Progress, engine: Any = None) -> int:
     """Go on with the figures of a folder."""
     with folder.owned():
-        return _run(folder.read_request(), folder, progress)
+        return _run(folder.read_request(), folder, progress, engine)
 
 
 def status(folder: Reproduction) -> str:
@@ -131,7 +131,7 @@ def status(folder: Reproduction) -> str:
     return folder.read_manifest()["status"] if folder.manifest.exists() else "running"
 
 
-def _run(request: Request, folder: Reproduction, progress: Progress) -> int:
+def _run(request: Request, folder: Reproduction, progress: Progress, engine: Any) -> int:
     from baddr.experiments.runner import Interrupted
 
     manifest = _manifest(folder)
@@ -143,8 +143,9 @@ def _run(request: Request, folder: Reproduction, progress: Progress) -> int:
             title = f"part {number + 1} of {len(plan)}, {experiment.title}"
             share = expected[name] / total
             told = partial(_tell, progress, title, done, share)
-            with _clock(folder, manifest, name):
-                _part(folder, name, experiment, timed, told)
+            if not folder.is_complete(name, timed):
+                with _clock(folder, manifest, name):
+                    _part(folder, name, experiment, timed, told, engine)
             done += share
         progress("report", 1.0, "drawing")
         with _clock(folder, manifest, "report"):
@@ -173,6 +174,7 @@ def _manifest(folder: Reproduction) -> dict[str, Any]:
         "status": "running",
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "wall_seconds": 0.0,
+        "cpu_seconds": 0.0,
         "parts": {},
     }
     old = folder.read_manifest() if folder.manifest.exists() else {}
@@ -196,40 +198,44 @@ def memory() -> int:
 
 @contextlib.contextmanager
 def _clock(folder: Reproduction, manifest: dict[str, Any], name: str):
-    """Add what a part takes to the manifest, also where it is interrupted."""
-    began = time.monotonic()
+    """Add what a part takes to the manifest, also where it is interrupted: time, and that of all cores."""
+    clocks = {"wall_seconds": time.monotonic, "cpu_seconds": time.process_time}
+    began = {name: clock() for name, clock in clocks.items()}
     try:
         yield
     finally:
-        took = time.monotonic() - began
-        manifest["wall_seconds"] = round(manifest["wall_seconds"] + took, 3)
-        manifest["parts"][name] = round(manifest["parts"].get(name, 0.0) + took, 3)
+        part = manifest["parts"].setdefault(name, dict.fromkeys(clocks, 0.0))
+        for measure, clock in clocks.items():
+            took = clock() - began[measure]
+            part[measure] = round(part[measure] + took, 3)
+            manifest[measure] = round(manifest[measure] + took, 3)
         folder.write_manifest(manifest)
 
 
 # Parts.
 
 
-def _part(folder: Reproduction, name: str, experiment: Experiment[Any], timed: bool, progress: Any) -> None:
-    if folder.is_complete(name, timed):
-        return
+def _part(
+    folder: Reproduction, name: str, experiment: Experiment[Any], timed: bool, progress: Any, engine: Any
+) -> None:
     if timed:
         write(folder.part(name).config, to_config(experiment))
         write(folder.timing(name), json.dumps(time_steps(experiment, progress)).encode())
         return
-    _run_part(experiment, folder.part(name), progress)
+    _run_part(experiment, folder.part(name), progress, engine)
 
 
-def _run_part(experiment: Experiment[Any], folder: Folder, progress: Any) -> None:
+def _run_part(experiment: Experiment[Any], folder: Folder, progress: Any, engine: Any) -> None:
     """Begin with an experiment, or go on with it; what a kill left before it began is thrown away."""
     from baddr.experiments import runner
     from baddr.plots import plot_curves
 
+    engine = engine or runner.LOCAL
     if folder.manifest.exists():
-        runner.go_on(of_folder(folder), folder, progress)
+        runner.go_on(of_folder(folder), folder, progress, engine=engine)
     else:
         shutil.rmtree(folder.path, ignore_errors=True)
-        runner.begin(experiment, folder, progress)
+        runner.begin(experiment, folder, progress, engine=engine)
     results = load_results(folder.path)
     if len(results["run"]):
         paths = [folder.path / "curve.png", folder.path / "curve.svg"]
@@ -325,18 +331,15 @@ def _write_report(request: Request, folder: Reproduction, manifest: dict[str, An
     write(folder.path / "report.html", to_html(document, picture).encode())
 
 
-def estimates(request: Request) -> list[dict[str, Any]]:
-    """What each part would take."""
+def estimates(request: Request, engine: Any = None) -> list[dict[str, Any]]:
+    """What each part would take. Parts that differ in their seed only need the same memory."""
     from baddr.experiments import runner
 
-    rows = []
+    rows, needs = [], {}
     for name, (experiment, timed) in parts(request.chosen, request.sizes).items():
+        alike = replace(experiment, seed=0)
+        if alike not in needs:
+            needs[alike] = runner.estimate(alike, engine or runner.LOCAL)["memory_bytes"]
         row = {"part": name, "runs": experiment.runs, "episodes": experiment.episodes}
-        needs = runner.estimate(replace(experiment, chunk_size=experiment.chunk_size))
-        rows.append({**row, "memory_bytes": needs["memory_bytes"], "seconds": seconds(experiment, timed)})
+        rows.append({**row, "memory_bytes": needs[alike], "seconds": seconds(experiment, timed)})
     return rows
-
-
-def settings_of(experiment: Experiment[Any]) -> dict[str, Any]:
-    """All settings of an experiment as plain values, for the scores."""
-    return asdict(experiment)
