@@ -234,14 +234,14 @@ def test_every_figure_has_a_picture_and_verdicts(all_made_up):
 def test_what_figure_a_draws():
     data = made_up(FIGURES["a"], QUICK)
     (panel,) = plots.panels(FIGURES["a"], QUICK, data)
-    assert panel.xlabel == "episode (each point: the mean of 5)" and panel.scale == "linear"
+    assert panel.xlabel == "episode (each point: the mean of 8)" and panel.scale == "linear"
     labels = ["BADDr, 8 networks (24 runs, 6 ensembles)", "BA-POMCP (4 runs)", "FBA-POMCP (4 runs)"]
     assert [series.label for series in panel.series] == labels
     ours, tables, _ = panel.series
-    assert list(ours.x) == [5, 10, 15, 20, 25, 30, 35, 40]
-    assert ours.y == pytest.approx(0.25 + np.arange(2, 40, 5) / 100)  # ensembles add 0, .1, ... .5
+    assert list(ours.x) == [8, 16, 24, 32, 40]
+    assert ours.y == pytest.approx(0.25 + np.arange(3.5, 40, 8) / 100)  # ensembles add 0, .1, ... .5
     assert np.all(ours.low < ours.y) and np.all(ours.high > ours.y)
-    assert tables.y == pytest.approx(1 + np.arange(2, 100, 5) / 100)
+    assert tables.y == pytest.approx(1 + np.arange(3.5, 96, 8) / 100)
     assert tables.low == pytest.approx(tables.y), "equal runs leave no doubt"
     (bound,) = panel.bounds
     assert bound.label == "POMCP, true model" and bound.estimate.value == pytest.approx(3 + 19 / 200)

@@ -144,7 +144,11 @@ def panels(figure: Figure, sizes: Sizes, data: Data) -> list[Panel]:
     """What a figure's picture shows."""
     curves = figure.curves(sizes)
     if figure.kind == "models":
-        return [_models(curves, data), _curves(_some_models(curves), data, "", log=False)]
+        panel = _curves(_some_models(curves), data, "learning curves", sizes)
+        # Too many bands for one picture, and long labels would leave no room for it.
+        bare = [s._replace(low=s.y, high=s.y, label=s.label.partition(" (")[0]) for s in panel.series]
+        panel = panel._replace(series=bare, ylabel="discounted return (95 %: left)")
+        return [_models(curves, data, panel.bounds), panel]
     if figure.kind == "histogram":
         return [panel for curve in curves for panel in _histograms(curve, data)]
     if figure.kind == "episodes":
@@ -153,23 +157,25 @@ def panels(figure: Figure, sizes: Sizes, data: Data) -> list[Panel]:
         return [_runtime(curves, data)]
     titles = dict.fromkeys(curve.panel for curve in curves)
     return [
-        _curves(tuple(c for c in curves if c.panel == title), data, title, figure.log) for title in titles
+        _curves(tuple(c for c in curves if c.panel == title), data, title, sizes, figure.log)
+        for title in titles
     ]
 
 
 RETURN = "discounted return, 95 % band"
 
 
-def _curves(curves: Curves, data: Data, title: str, log: bool) -> Panel:
-    """Learning curves, and the bounds as dotted lines."""
+def _curves(curves: Curves, data: Data, title: str, sizes: Sizes, log: bool = False) -> Panel:
+    """Learning curves, and the bounds as dotted lines; fewer points where there are few runs."""
     learning = [curve for curve in curves if not curve.is_bound]
-    longest = max(data.sample(curve.name).episodes for curve in learning)
-    window = default_window(longest)
+    episodes = [data.sample(curve.name).episodes for curve in learning]
+    window = max(default_window(max(episodes)), min(episodes) // 5 if sizes.quick else 1)
     series = []
     for curve in learning:
         s = data.sample(curve.name)
-        ends = growing_blocks(s.episodes) if log else equal_blocks(s.episodes, min(window, s.episodes))
-        found = curve_of(s, ends)
+        first, growth = min(16, s.episodes // (10 if sizes.quick else 50)), 2.0 if sizes.quick else 1.4
+        equal = equal_blocks(s.episodes, min(window, s.episodes))
+        found = curve_of(s, growing_blocks(s.episodes, first, growth) if log else equal)
         many = f"{s.num_runs} run{'s' * (s.num_runs != 1)}"
         many += f", {len(s.ids)} ensembles" if s.unit == "ensembles" else ""
         label = f"{curve.label} ({many})"
@@ -194,7 +200,7 @@ def _some_models(curves: Curves) -> Curves:
     )
 
 
-def _models(curves: Curves, data: Data) -> Panel:
+def _models(curves: Curves, data: Data, bounds: list[Bound]) -> Panel:
     """The last quarter's return against the number of models: BADDr solid, filtering dotted."""
     series = []
     for agent, label in (("baddr", "BADDr"), ("filtering", "filtering (never trained online)")):
@@ -203,9 +209,9 @@ def _models(curves: Curves, data: Data) -> Panel:
         y, low, high = np.array([small_sample_estimate(m) for m in means]).T
         x = np.array([c.models for c in mine])
         series.append(Series(label, x, y, low, high, mine[0].style, bars=True))
-    panel = _curves(curves, data, "", log=False)
-    ylabel = "discounted return, last quarter, 95 %"
-    return Panel("", "networks in the prior", ylabel, series, panel.bounds, "models")
+    ylabel = "discounted return, 95 % interval"
+    title = "last quarter of the episodes"
+    return Panel(title, "networks in the prior", ylabel, series, bounds, "models")
 
 
 def _histograms(curve: Any, data: Data) -> list[Panel]:
@@ -243,8 +249,9 @@ def _episodes(curves: Curves, data: Data) -> Panel:
     names = list(dict.fromkeys(curve.panel for curve in curves))
     table = [TABLE[name] for name in names]
     y = np.arange(len(names))[::-1].astype(float)
-    ours = np.array([data.sample(f"{name}/baddr").episodes for name in names], float)
-    found = [reached(f"{n}/dpfrl", f"{n}/baddr", per_episode=False)(data) for n in names]
+    ours = np.array([min(data.sample(f"{n}/baddr").episodes, TABLE[n][0]) for n in names], float)
+    within = {name: TABLE[name][0] for name in names}
+    found = [reached(f"{n}/dpfrl", f"{n}/baddr", within=within[n], ratio=False)(data) for n in names]
     most = [data.sample(f"{name}/dpfrl").episodes for name in names]
     needed = np.array([f.estimate.value for f in found])
     low = np.array([max(f.estimate.low, 1.0) for f in found])
@@ -268,7 +275,8 @@ def _episodes(curves: Curves, data: Data) -> Panel:
         points("BADDr, paper", in_paper, (blue, "", "hollow o"), -0.2),
         points("DPFRL, paper", theirs, (purple, "", "hollow D"), -0.2),
     ]
-    xlabel = "episodes until DPFRL has BADDr's return, 95 %"
+    series = [points for points in series if len(points.x)]
+    xlabel = "episodes until DPFRL has BADDr's return, 95 % interval"
     return Panel("", xlabel, "", series, scale="log", rows=tuple(names)[::-1])
 
 
@@ -288,17 +296,19 @@ def _runtime(curves: Curves, data: Data) -> Panel:
     )
 
 
-def draw(pictured: list[Panel], paths: list[Path]) -> None:
+def draw(pictured: list[Panel], paths: list[Path], title: str = "") -> None:
     """Panels side by side, in one picture, written to every path."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Canvas
 
     width = 6.4 if len(pictured) == 1 else 5.2 * len(pictured)
-    canvas = Canvas(figsize=(width, 4.2), layout="constrained")
+    tallest = max(len(panel.series) + len(panel.bounds) + len(panel.lines) for panel in pictured)
+    canvas = Canvas(figsize=(width, 4.2 + 0.12 * tallest), layout="constrained")
     FigureCanvasAgg(canvas)
     axes = canvas.subplots(1, len(pictured), squeeze=False)[0]
     for panel, ax in zip(pictured, axes, strict=True):
         _draw_panel(panel, ax, canvas)
+    canvas.suptitle(title)
     for path in paths:
         _save(canvas, path)
 
@@ -307,8 +317,9 @@ def _draw_panel(panel: Panel, ax: Any, canvas: Any) -> None:
     if panel.heat is not None:
         image = ax.pcolormesh(*panel.heat, cmap="Blues", vmin=0)
         canvas.colorbar(image, ax=ax, label="density, mean over the runs")
-    for series in panel.series:
-        _draw_series(series, ax, bool(panel.rows))
+    for i, series in enumerate(panel.series):
+        aside = 1.05 ** (2 * i - 1) if panel.scale == "models" else 1.0  # bars beside each other
+        _draw_series(series._replace(x=series.x * aside), ax, bool(panel.rows))
     for bound in panel.bounds:
         value, low, high = bound.estimate
         label = f"{bound.label}: {value:.3g}"
@@ -324,7 +335,8 @@ def _draw_panel(panel: Panel, ax: Any, canvas: Any) -> None:
         ax.set_ylim(-0.6, len(panel.rows) - 0.4)
     if panel.heat is None:
         ax.grid(alpha=0.3)
-    ax.legend(frameon=panel.heat is not None, fontsize="small")
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}
+    ax.legend(frameon=False, fontsize="small", ncols=2, **below)
 
 
 def _draw_series(series: Series, ax: Any, horizontal: bool) -> None:
@@ -352,7 +364,15 @@ def _scale(panel: Panel, ax: Any) -> None:
     ax.set_xscale("log", base=2 if panel.scale == "models" else 10)
     if panel.scale == "models":
         models = sorted({int(n) for series in panel.series for n in series.x})
-        ax.set_xticks(models, [str(n) for n in models])
+        ax.set_xticks(models, [str(n) for n in models], minor=False)
+        ax.minorticks_off()
+        return
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = ax.get_xlim()
+    ax.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high / low > 200 else (1.0, 2.0, 5.0)))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.10g}"))
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _figure() -> tuple[Any, Any]:

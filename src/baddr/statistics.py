@@ -264,11 +264,12 @@ def equal_blocks(episodes: int, window: int) -> list[int]:
     return list(range(window, episodes + 1, window)) or [episodes]
 
 
-def growing_blocks(episodes: int, growth: float = 1.4) -> list[int]:
-    """The last episodes of blocks for a logarithmic axis; the first is a fiftieth of all."""
-    ends = [max(1, episodes // 50)]
+def growing_blocks(episodes: int, first: int, growth: float) -> list[int]:
+    """The last episodes of blocks for a logarithmic axis."""
+    ends = [max(1, min(first, episodes))]
     while ends[-1] < episodes:
-        ends.append(min(episodes, max(ends[-1] + 1, round(growth * ends[-1]))))
+        end = max(ends[-1] + 1, round(growth * ends[-1]))
+        ends.append(end if 1.2 * end < episodes else episodes)  # no short last block
     return ends
 
 

@@ -185,17 +185,21 @@ def trend(curves: dict[int, str]) -> Measure:
 # Episodes to equal return.
 
 
-def reached(curve: str, other: str, other_block: Block = "last", per_episode: bool = True) -> Measure:
+def reached(
+    curve: str, other: str, other_block: Block = "last", within: int = 0, ratio: bool = True
+) -> Measure:
     """Episodes that `curve` needs to reach the mean return of `other`'s block, by those that `other` had.
 
-    Where `curve` ends below it, the number is a lower bound. Both are resampled.
+    `within`: of `other`, only so many episodes count. Where `curve` ends below the goal, the number is a
+    lower bound. Both are resampled.
     """
 
     def measure(data: Data) -> Finding:
         slow, fast = data.sample(curve), data.sample(other)
-        goals = _values(block_means(fast, other_block))
+        episodes = min(within or fast.episodes, fast.episodes)
+        goals = _values(block_means(fast, other_block, episodes))
         window = max(1, slow.episodes // 50)
-        unit = fast.episodes if per_episode else 1
+        unit = episodes if ratio else 1
         means = moving_means(slow.table, window)
         count = lambda rows, goal: first_reached(means[rows], goal, window) / unit
         most, generator = slow.episodes / unit, np.random.default_rng(0)

@@ -447,7 +447,7 @@ def claims_f(sizes: Sizes) -> tuple[Claim, ...]:
             ),
             Claim(
                 f"{lanes} lanes: DPFRL takes thousands of episodes to get where BADDr starts.",
-                reached(f"dpfrl-{lanes}", f"baddr-{lanes}", "first", per_episode=False),
+                reached(f"dpfrl-{lanes}", f"baddr-{lanes}", "first", ratio=False),
                 "episodes until DPFRL reaches BADDr's first tenth",
                 at_least=1000.0,
                 paper="thousands",
@@ -616,7 +616,7 @@ def claims_episodes(sizes: Sizes) -> tuple[Claim, ...]:
         claims.append(
             Claim(
                 f"{name}: BADDr needs at least 40 times fewer episodes.",
-                reached(f"{name}/dpfrl", f"{name}/baddr"),
+                reached(f"{name}/dpfrl", f"{name}/baddr", within=ours),
                 "episodes until DPFRL reaches BADDr's last quarter, by BADDr's episodes",
                 at_least=40.0,
                 paper=paper,

@@ -314,7 +314,8 @@ def _write_figures(request: Request, folder: Reproduction, manifest: dict[str, A
     for figure in request.chosen:
         data = load(figure, request.sizes, folder)
         stem = folder.path / f"figure-{figure.name}"
-        draw(panels(figure, request.sizes, data), [stem.with_suffix(".png"), stem.with_suffix(".svg")])
+        paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+        draw(panels(figure, request.sizes, data), paths, figure.title)
         found = scores(figure, request.sizes, data)
         write(stem.with_suffix(".json"), (json.dumps(found, indent=2) + "\n").encode())
 
