@@ -1,5 +1,6 @@
 """Figures of the paper: what is run once, what is drawn, how claims are judged, and that nothing is lost."""
 
+import errno
 import json
 import os
 import random
@@ -453,6 +454,46 @@ def test_interrupted_by_ctrl_c_it_says_how_to_go_on(toy, finished, tmp_path):
     assert process.returncode == 130 and f"baddr resume {folder}" in error and "Traceback" not in error
     assert baddr_main("resume", folder) == 0
     assert data_of(folder) == data_of(finished)
+
+
+def with_a_fault(number: int, monkeypatch) -> None:
+    """The disk is full at one write, counted from 0, and at all after it."""
+    replace_file, writes = os.replace, []
+
+    def full(*paths):
+        writes.append(paths)
+        if len(writes) > number:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace_file(*paths)
+
+    monkeypatch.setattr(os, "replace", full)
+
+
+def check_a_fault(number: int, finished: Path, folder: Path, monkeypatch) -> bool:
+    """Whether the fault was met; afterwards the data are those of an uninterrupted reproduction."""
+    with monkeypatch.context() as patch:
+        with_a_fault(number, patch)
+        met = baddr_main("reproduce", "toy", "--out", folder) != 0
+    begun = (folder / "reproduce.toml").exists()
+    assert baddr_main(*(["resume", folder] if begun else ["reproduce", "toy", "--out", folder])) == 0
+    assert data_of(folder) == data_of(finished)
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "complete"
+    return met
+
+
+@pytest.mark.parametrize("number", [3])
+def test_a_full_disk_loses_nothing(toy, number, finished, tmp_path, monkeypatch, capsys):
+    assert check_a_fault(number, finished, tmp_path / "full", monkeypatch)
+    said = capsys.readouterr().err
+    assert "no space left on device" in said and "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_a_full_disk_at_every_write_loses_nothing(toy, finished, tmp_path, monkeypatch):
+    number = 0
+    while check_a_fault(number, finished, tmp_path / str(number), monkeypatch):
+        number += 1
+    assert number > 15
 
 
 @pytest.mark.slow

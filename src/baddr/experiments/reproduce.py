@@ -116,6 +116,7 @@ def begin(request: Request, folder: Reproduction, progress: Progress, engine: An
     request.check()
     folder.check_new()
     with folder.owned():
+        folder.check_new()  # another program may have begun in the meantime
         write(folder.request, to_toml(request).encode())
         return _run(request, folder, progress, engine)
 
@@ -231,7 +232,7 @@ def _run_part(experiment: Experiment[Any], folder: Folder, progress: Any, engine
     from baddr.plots import plot_curves
 
     engine = engine or runner.LOCAL
-    if folder.manifest.exists():
+    if folder.config.exists() and folder.manifest.exists():
         runner.go_on(of_folder(folder), folder, progress, engine=engine)
     else:
         shutil.rmtree(folder.path, ignore_errors=True)
