@@ -9,6 +9,8 @@ and its chunk goes on from the last checkpoint. This process holds nothing that 
 import logging
 import os
 import platform
+import secrets
+import socket
 import sys
 import time
 from collections import deque
@@ -101,6 +103,28 @@ def _shapes_results(name: str) -> bool:
     return name == "XLA_FLAGS" or (name.startswith("JAX_") and "CACHE" not in name)
 
 
+def _joined(address: str) -> Any:
+    """Ray, as a member of the cluster at an address, or of a new one on this machine."""
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address == "local":
+        options |= {"num_cpus": len(os.sched_getaffinity(0)), "include_dashboard": False}
+        if "RAY_AUTH_MODE" not in os.environ:
+            # A secret of its own, or Ray would leave one in the user's home, for other clusters to trip over.
+            os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    elif address != "auto":
+        host, _, port = address.rpartition("://")[2].rpartition(":")
+        try:  # Ray itself would wait for minutes
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except ValueError:
+            raise ValueError(f"--address is HOST:PORT, not {address!r}") from None
+        except OSError as error:
+            raise RuntimeError(f"nothing answers at {address}: {error.strerror or error}") from None
+    import ray  # which reads the environment
+
+    ray.init(address, **options)
+    return ray
+
+
 class _Placed(NamedTuple):
     """A worker, and the chunk that it works on (-1: none yet)."""
 
@@ -112,15 +136,9 @@ class Drive:
     """Gives chunks to workers until all are finished."""
 
     def __init__(self, connection: Connection, settings: dict[str, Any]):
-        import ray
-
+        ray = _joined(settings["address"] or os.environ.get("RAY_ADDRESS") or "local")
         self.ray, self.connection = ray, connection
         self.cpus, gpus = settings["cpus"], settings["gpus"]
-        address = settings["address"] or os.environ.get("RAY_ADDRESS") or "local"
-        local = {"num_cpus": len(os.sched_getaffinity(0)), "include_dashboard": False}
-        ray.init(
-            address, log_to_driver=False, logging_level=logging.ERROR, **(local if address == "local" else {})
-        )
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         some = any(node.get("GPU", 0) > 0 for node in nodes)
         if gpus < 0:
@@ -244,20 +262,33 @@ class Drive:
 def main() -> None:
     connection = Connection(int(sys.argv[1]))
     try:
-        try:
-            drive = Drive(connection, connection.recv())
-            drive()
-        except (EOFError, ConnectionError):
-            return  # the process that began this one ended
-        except Exception as error:
-            connection.send(("error", _sentence(error)))
-        with suppress(EOFError, ConnectionError):
-            connection.recv()
+        _serve(connection)
+        connection.recv()
+    except (EOFError, ConnectionError):
+        return  # whoever began this one ended, or has what it wanted; or Ray is gone, which it then says
     finally:
         with suppress(Exception):
             import ray
 
             ray.shutdown()
+
+
+def _serve(connection: Connection) -> None:
+    try:
+        drive = Drive(connection, connection.recv())
+    except (EOFError, ConnectionError):
+        raise
+    except Exception as error:
+        connection.send(("error", _sentence(error)))
+        return
+    try:
+        drive()
+    except EOFError:
+        raise
+    except (OSError, drive.ray.exceptions.RaySystemError) as error:  # Ray has nobody to talk to
+        raise ConnectionError("the cluster was lost") from error
+    except Exception as error:
+        connection.send(("error", _sentence(error)))
 
 
 def _sentence(error: Exception) -> str:
