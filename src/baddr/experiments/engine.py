@@ -105,13 +105,13 @@ class Local:
         devices = self.devices
         for device in devices:
             free.put(device)
-        compiling = {device: _Once() for device in devices}
+        compilers = {device: _Compiler() for device in devices}
 
         def one(number: int, first: int, last: int) -> Left:
             device = free.get()
             try:
-                with jax.default_device(device) if len(compiling) > 1 else nullcontext():
-                    return _compute(work, number, first, last, folder, board, seconds, compiling[device])
+                with jax.default_device(device) if len(compilers) > 1 else nullcontext():
+                    return _compute(work, number, first, last, folder, board, seconds, compilers[device])
             except BaseException:
                 board.stop.set()
                 raise
@@ -131,14 +131,15 @@ def _compute(
     folder: Folder,
     board: Board,
     seconds: float,
-    compiling: "_Once",
+    compiler: "_Compiler",
 ) -> Left:
     saved, episodes = folder.load(number), work.experiment.episodes
-    chunk = Chunk(work, first, last, saved)
+    with compiler.lock:
+        chunk = Chunk(work, first, last, saved)
     board.post(number, within(chunk.rows, episodes))
     unsaved, checkpointed = saved is None, time.monotonic()
     while not chunk.finished and not board.stop.is_set():
-        with compiling:
+        with compiler.once():
             new = chunk.advance()
         board.post(number, new)
         unsaved = True
@@ -150,20 +151,20 @@ def _compute(
     return Left(within(chunk.rows, episodes), chunk.failures, chunk.trace)
 
 
-class _Once:
-    """Lets one chunk compile the program that all share, while the others wait."""
+class _Compiler:
+    """Lets one chunk trace and compile the program that all share, while the others wait."""
 
     def __init__(self) -> None:
         self.done, self.lock = False, threading.Lock()
 
-    def __enter__(self) -> None:
-        if not self.done:
-            self.lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.done = True
-        with suppress(RuntimeError):  # it was not taken
-            self.lock.release()
+    @contextmanager
+    def once(self) -> Iterator[None]:
+        if self.done:
+            yield
+            return
+        with self.lock:
+            yield
+            self.done = True
 
 
 @dataclass(frozen=True)

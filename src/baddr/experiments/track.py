@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class JsonLines:
     def close(self) -> None:
         self.log.close()
 
-    def _is_next(self, row: dict[str, float]) -> bool:
+    def _is_next(self, row: dict[str, Any]) -> bool:
         run, episode = int(row["run"]), int(row["episode"])
         if episode != self.ended.get(run, 0):
             return False

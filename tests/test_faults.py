@@ -1,0 +1,171 @@
+"""Nothing is lost: a fault at every write, and kills at any time, then resume."""
+
+import errno
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from baddr.errors import StorageError, UserError
+from baddr.experiments import runner, store
+from baddr.experiments.experiment import extend, of_folder, preset
+from baddr.experiments.store import Folder
+from baddr.experiments.track import trackers
+
+RANDOM = preset("tiger", "random")
+FEW = replace(RANDOM.filter, num_particles=8)
+EXPERIMENT = replace(RANDOM, runs=3, episodes=6, chunk_size=2, filter=FEW)
+
+
+class Killed(BaseException):
+    """Stands for the end of the process: nothing of ours catches it."""
+
+
+def carry_on(folder: Folder) -> None:
+    """Begin, or go on: what a user does after a fault. Then extend, with trackers."""
+    with trackers(("jsonl", "tensorboard"), folder) as listeners:
+        how = {"progress": lambda *_: None, "listeners": listeners}
+        if not folder.config.exists():
+            runner.begin(EXPERIMENT, folder, **how)
+        if of_folder(folder) == EXPERIMENT:
+            if folder.read_manifest()["status"] != "complete":
+                runner.go_on(EXPERIMENT, folder, **how)
+    with trackers((), folder) as listeners:
+        longer = extend(EXPERIMENT, 4, 8)
+        runner.go_on(longer, folder, lambda *_: None, listeners=listeners)
+
+
+class Disk:
+    """Counts the operations on files, and fails the n-th."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, fault: str, n: int):
+        self.fault, self.n, self.count = fault, n, 0
+        self.replace, self.fsync, self.mkstemp = os.replace, os.fsync, store.tempfile.mkstemp
+        if fault in ("no space", "partial file"):
+            patch.setattr(os, "fsync", self.on_fsync)
+        elif fault == "no permission":
+            patch.setattr(store.tempfile, "mkstemp", self.on_mkstemp)
+        else:
+            patch.setattr(os, "replace", self.on_replace)
+
+    def _now(self) -> bool:
+        self.count += 1
+        return self.count == self.n
+
+    def on_fsync(self, descriptor: int) -> None:
+        if not os.path.isdir(f"/proc/self/fd/{descriptor}") and self._now():
+            os.ftruncate(descriptor, os.fstat(descriptor).st_size // 2)
+            if self.fault == "partial file":
+                raise Killed
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.fsync(descriptor)
+
+    def on_mkstemp(self, *arguments, **options):
+        if self._now():
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        return self.mkstemp(*arguments, **options)
+
+    def on_replace(self, source: str, target: Path) -> None:
+        if self.fault == "killed before" and self._now():
+            raise Killed
+        self.replace(source, target)
+        if self.fault == "killed after" and self._now():
+            raise Killed
+
+
+def left(folder: Folder) -> list[object]:
+    """All that an experiment leaves, but for times and versions; lines come in some order."""
+    manifest = folder.read_manifest()
+    for name in ("started", "wall_seconds", "commit", "resumed_with"):
+        del manifest[name]
+    lines = sorted((folder.path / "metrics.jsonl").read_bytes().splitlines())
+    events = {path.parent.name: path.stat().st_size for path in folder.path.glob("tensorboard/*/*")}
+    return [folder.episodes.read_bytes(), folder.config.read_bytes(), manifest, lines, events]
+
+
+SLOW = [pytest.param(fault, marks=pytest.mark.slow) for fault in ("killed before", "killed after")]
+
+
+@pytest.mark.parametrize("fault", ["no space", "no permission", "partial file", *SLOW])
+def test_a_fault_at_any_write_costs_nothing(fault, tmp_path, monkeypatch):
+    """The n-th write fails, for every n: going on gives what an undisturbed run gives."""
+    monkeypatch.setattr(runner, "SECONDS_BETWEEN_CHECKPOINTS", 0)
+    _, domain, agent, _ = runner.resolve(EXPERIMENT)  # once: it is compiled once then
+    monkeypatch.setattr(runner, "resolve", lambda e, *_: runner.Resolved(e, domain, agent, None))
+    whole = Folder(tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        disk = Disk(patch, fault, 0)
+        carry_on(whole)
+    assert disk.count > 15
+    for n in range(1, disk.count + 1):
+        folder = Folder(tmp_path / str(n))
+        with monkeypatch.context() as patch:
+            Disk(patch, fault, n)
+            with pytest.raises((StorageError, Killed)):
+                carry_on(folder)
+        carry_on(folder)
+        assert left(folder) == left(whole), n
+        assert not list(folder.path.rglob("*.part")), n
+
+
+def test_a_folder_that_never_began_is_no_obstacle(tmp_path):
+    """Killed before config.toml was there, a program may be started again; other files are in the way."""
+    folder = Folder(tmp_path)
+    for name in (".lock", "manifest.json", "config.toml1234.part"):
+        (tmp_path / name).write_text("")
+    folder.check_new()
+    (tmp_path / "episodes.parquet").write_text("")
+    with pytest.raises(UserError, match="not an empty folder"):
+        folder.check_new()
+
+
+CODE = """
+import sys
+from baddr.experiments import runner
+from baddr.cli import main
+runner.SECONDS_BETWEEN_CHECKPOINTS = 0
+main(sys.argv[1:])
+"""
+
+
+def start(*arguments: object) -> subprocess.Popen:
+    command = [sys.executable, "-c", CODE, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_ten_kills_at_random_moments(tmp_path):
+    """kill -9, ten times: while it compiles, computes or writes. Then the data of an undisturbed run."""
+    small = ["--planner.num-simulations", "64", "--filter.num-particles", "64", "--chunk-size", "2"]
+    run = ["run", "tiger", "--agent", "ba-pomcp", "--runs", "5", "--episodes", "400", *small]
+    run += ["--track", "jsonl", "tensorboard"]
+    whole, folder = tmp_path / "whole", tmp_path / "killed"
+    assert start(*run, "--out", whole).wait(timeout=300) == 0
+    moments = random.Random(0)
+    for _ in range(10):
+        process = (
+            start("resume", folder) if (folder / "config.toml").exists() else start(*run, "--out", folder)
+        )
+        if moments.random() < 0.7:  # not before it has done something new
+            before = newest(folder)
+            while newest(folder) == before and process.poll() is None:
+                time.sleep(0.01)
+        time.sleep(moments.uniform(0, 1))
+        process.kill()
+        process.communicate()
+    assert json.loads((folder / "manifest.json").read_text())["status"] == "running"
+    assert start("resume", folder).wait(timeout=300) == 0
+    for name in ("episodes.parquet", "metrics.jsonl"):
+        lines = [sorted((path / name).read_bytes().splitlines()) for path in (folder, whole)]
+        assert lines[0] == lines[1]
+
+
+def newest(folder: Path) -> set[str]:
+    """The checkpoints that there are."""
+    return {str(path) for path in folder.glob("checkpoints/*/*.ckpt")}
