@@ -20,6 +20,7 @@ import pytest
 from baddr.cli import main
 from baddr.errors import ClusterError, UserError
 from baddr.experiments.build import bytes_per_run
+from baddr.experiments.chunk import Schedule
 from baddr.experiments.engine import Board, Place, Ray
 from baddr.experiments.experiment import preset
 from baddr.experiments.runner import choose_chunk_size, resolve
@@ -319,3 +320,21 @@ def test_a_cluster_that_is_not_there_gets_a_sentence():
     with pytest.raises(ClusterError, match=r"nothing answers at 127\.0\.0\.1:1"):
         with Ray("127.0.0.1:1").opened():
             pass
+
+
+def test_checkpoints_take_a_tenth_of_the_time_at_most(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+
+    def interval(seconds: float, cost: float) -> float:
+        schedule = Schedule(seconds)
+        with schedule.checkpoint():
+            now[0] += cost
+        return schedule.interval
+
+    assert [interval(30.0, cost) for cost in (0.0, 3.0, 20.0, 1e6)] == [30, 30, 180, 3000]
+    assert interval(0.0, 5.0) == 0  # all the time, where that is asked for
+    schedule = Schedule(30.0)
+    assert not schedule.due
+    now[0] += 31
+    assert schedule.due

@@ -5,6 +5,9 @@ goes on from there, in whatever process and on whatever machine of the same kind
 """
 
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,6 +96,25 @@ class Chunk:
         note = json.dumps({"failures": failures, "trace": self.trace}).encode()
         columns = {f"rows/{name}": column for name, column in self.rows.items()}
         return {**state, **columns, "note": np.frombuffer(note, np.uint8)}
+
+
+class Schedule:
+    """When checkpoints are due: every so many seconds; farther apart where they would take more than a tenth of
+    the time, as those of large networks on a GPU do."""
+
+    def __init__(self, seconds: float):
+        self.seconds, self.interval, self.last = seconds, seconds, time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        return time.monotonic() - self.last > self.interval
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[None]:
+        began = time.monotonic()
+        yield
+        self.last = time.monotonic()
+        self.interval = max(self.seconds, min(9 * (self.last - began), 100 * self.seconds))
 
 
 def no_rows(work: Work) -> Arrays:

@@ -66,11 +66,11 @@ class Worker:
         return kind
 
     def begin(self, first: int, last: int, saved: bytes | None) -> Block:
-        from baddr.experiments.chunk import Chunk, within
+        from baddr.experiments.chunk import Chunk, Schedule, within
 
         arrays = None if saved is None else unpack(saved)
         self.chunk = Chunk(self.work, first, last, arrays)
-        self.checkpointed = time.monotonic()
+        self.schedule = Schedule(self.seconds)
         rows = within(self.chunk.rows, self.work.experiment.episodes)
         return rows, (saved or self._checkpoint()) if self.chunk.finished else None, self.chunk.finished
 
@@ -86,12 +86,12 @@ class Worker:
         names = blocks[0] if blocks else {}
         rows = {name: np.concatenate([block[name] for block in blocks]) for name in names}
         finished = self.chunk.finished
-        due = stop or finished or time.monotonic() - self.checkpointed > self.seconds
+        due = stop or finished or self.schedule.due
         return rows, self._checkpoint() if due else None, finished
 
     def _checkpoint(self) -> bytes:
-        self.checkpointed = time.monotonic()
-        return pack(self.chunk.checkpoint())
+        with self.schedule.checkpoint():
+            return pack(self.chunk.checkpoint())
 
 
 def _versions() -> dict[str, str]:

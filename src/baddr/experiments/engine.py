@@ -11,7 +11,6 @@ import queue
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ import numpy as np
 
 from baddr.errors import ClusterError, UserError
 from baddr.experiments.build import device_memory
-from baddr.experiments.chunk import Chunk, Failure, Work, left_by, no_rows, within
+from baddr.experiments.chunk import Chunk, Failure, Schedule, Work, left_by, no_rows, within
 from baddr.experiments.store import Arrays, Folder, pack, unpack
 
 Progress = Callable[[str, int, int, float], None]  # what is done, how much, of how much, and its value
@@ -137,15 +136,16 @@ def _compute(
     with compiler.lock:
         chunk = Chunk(work, first, last, saved)
     board.post(number, within(chunk.rows, episodes))
-    unsaved, checkpointed = saved is None, time.monotonic()
+    unsaved, schedule = saved is None, Schedule(seconds)
     while not chunk.finished and not board.stop.is_set():
         with compiler.once():
             new = chunk.advance()
         board.post(number, new)
         unsaved = True
-        if time.monotonic() - checkpointed > seconds:
-            folder.save(number, chunk.checkpoint())
-            unsaved, checkpointed = False, time.monotonic()
+        if schedule.due:
+            with schedule.checkpoint():
+                folder.save(number, chunk.checkpoint())
+            unsaved = False
     if unsaved:
         folder.save(number, chunk.checkpoint())
     return Left(within(chunk.rows, episodes), chunk.failures, chunk.trace)
