@@ -461,7 +461,9 @@ def engine_of(options: Any) -> Any:
         return Local()
     if options.cpus_per_chunk < 0 or options.cpus_per_chunk + max(0, options.gpus_per_chunk) == 0:
         raise UserError("--cpus-per-chunk must not be negative, nor zero without --gpus-per-chunk.")
-    # This process computes little: it need not have the device that the cluster has.
+    # This process computes little: it need not have the device that the cluster has. Where it has, it trains
+    # the prior there, and leaves the memory to the workers.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     prepare("cpu" if options.device == "cpu" else "auto")
     from baddr.experiments.engine import Ray
 

@@ -99,8 +99,8 @@ class Chunk:
 
 
 class Schedule:
-    """When checkpoints are due: every so many seconds; farther apart where they would take more than a tenth of
-    the time, as those of large networks on a GPU do."""
+    """When checkpoints are due: every so many seconds; farther apart where they would take over a tenth
+    of the time, as those of large networks on a GPU do."""
 
     def __init__(self, seconds: float):
         self.seconds, self.interval, self.last = seconds, seconds, time.monotonic()
