@@ -704,8 +704,9 @@ def _dry_reproduce(request: Any, engine: Any) -> int:
         sizes = f"{row['runs']:6d} runs x {row['episodes']:6d} episodes"
         memory = f"{row['memory_bytes'] / 2**20:8.0f} MiB"
         print(f"{row['part']:{width}s} {sizes} {memory} {row['seconds'] / 60:8.1f} min")
-    minutes = sum(row["seconds"] for row in rows) / 60
-    print(f"{len(rows)} parts, about {minutes:.0f} minutes on two cores of a CPU. Nothing was run.")
+    seconds = sum(row["seconds"] for row in rows)
+    whole = f"{seconds / 60:.0f} minutes" if seconds < 36_000 else f"{seconds / 3600:,.0f} hours"
+    print(f"{len(rows)} parts, about {whole} on two cores of a CPU. Nothing was run.")
     return 0
 
 

@@ -26,15 +26,20 @@ FEWEST_LEARNERS = 4  # below, "never reached" is no evidence
 NUM_RESAMPLES = 500
 
 
-class Data(NamedTuple):
+@dataclass(frozen=True)
+class Data:
     """What a figure's curves left behind, by the curve's name."""
 
     results: dict[str, dict[int, Arrays]]  # episodes.parquet by seed
     timings: dict[str, dict[str, Any]]  # of the run-time comparison
     memory: int = 0  # of the machine, in bytes
+    samples: dict[str, Sample] = field(default_factory=dict)  # made when they are first asked for
 
-    def sample(self, curve: str, column: str = "discounted_return") -> Sample:
-        return sample(self.results[curve], column)
+    def sample(self, curve: str) -> Sample:
+        """The curve's discounted returns."""
+        if curve not in self.samples:
+            self.samples[curve] = sample(self.results[curve])
+        return self.samples[curve]
 
 
 class Finding(NamedTuple):

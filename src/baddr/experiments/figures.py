@@ -130,7 +130,7 @@ def curve(
         runs = min(runs, experiment.runs)
     episodes = min(sizes.episodes or experiment.episodes, experiment.episodes)
     experiment = replace(experiment, runs=-(-runs // ensembles), episodes=episodes)
-    style = others.pop("style", AGENT_STYLES[agent])
+    style = others.pop("style", None) or AGENT_STYLES[agent]
     return Curve(name, label, experiment, ensembles, style=style, **others)
 
 

@@ -39,8 +39,11 @@ def is_reduced(figure: Figure, sizes: Sizes) -> bool:
     """Whether something of a figure has fewer runs or episodes than the paper, or other networks."""
     size = lambda curve: (curve.experiment.runs * curve.ensembles, curve.experiment.episodes)
     paper = {curve.name: size(curve) for curve in figure.curves(Sizes(preset="paper"))}
-    timed = all(curve.timed for curve in figure.curves(sizes))
-    return not timed and (sizes.quick or any(size(c) < paper[c.name] for c in figure.curves(sizes)))
+    curves = figure.curves(sizes)
+    if all(curve.timed for curve in curves):
+        return False
+    fewer = lambda curve: any(x < y for x, y in zip(size(curve), paper[curve.name], strict=True))
+    return sizes.quick or any(map(fewer, curves))
 
 
 def curve_scores(curve: Curve, data: Data) -> dict[str, Any]:

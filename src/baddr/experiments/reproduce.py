@@ -23,7 +23,7 @@ from baddr.experiments.catalog import LEARNERS, NETWORK_AGENTS
 from baddr.experiments.claims import Data
 from baddr.experiments.experiment import Experiment, of_folder, to_config
 from baddr.experiments.figures import Figure, Sizes, chosen, part_name, parts
-from baddr.experiments.store import Folder, load_results, merge, read_toml, to_toml, write
+from baddr.experiments.store import Arrays, Folder, load_results, merge, read_toml, to_toml, write
 
 TIMED_SECONDS = 10.0  # that a part of the run-time comparison times steps for
 TIMED_STEPS = 40  # at most
@@ -250,12 +250,13 @@ def time_steps(experiment: Experiment[Any], progress: Any) -> dict[str, Any]:
     import jax.random as jr
 
     from baddr import prng
-    from baddr.agent import advance, start
+    from baddr.agent import Agent, advance, start
     from baddr.experiments.runner import resolve
 
     experiment, domain, agent, _ = resolve(experiment, progress)
+    assert isinstance(agent, Agent)
     world = domain.pomdp
-    runs = start(jr.split(prng.key(experiment.seed), 1), agent, world)  # type: ignore[arg-type]
+    runs = start(jr.split(prng.key(experiment.seed), 1), agent, world)
     step = lambda runs: jax.block_until_ready(advance(runs, agent, world, jnp.int32(2**30), 1)[0])
     runs = step(step(runs))
     began, seconds = time.monotonic(), []
@@ -303,8 +304,17 @@ def load(figure: Figure, sizes: Sizes, folder: Reproduction) -> Data:
             if curve.timed:
                 timings[curve.name] = json.loads(folder.timing(name).read_text())
             else:
-                results.setdefault(curve.name, {})[seed] = load_results(folder.part(name).path)
+                results.setdefault(curve.name, {})[seed] = _columns(folder.part(name))
     return Data(results, timings, memory())
+
+
+def _columns(folder: Folder) -> Arrays:
+    """The columns that figures draw: the paper's sizes make millions of rows."""
+    columns = load_results(folder.path)
+    if not len(columns["run"]):
+        raise UserError(f"No run in {folder.path} finished an episode: there is nothing to draw.")
+    drawn = ("run", "episode", "discounted_return", "accuracy_")
+    return {name: column for name, column in columns.items() if name.startswith(drawn)}
 
 
 def _write_figures(request: Request, folder: Reproduction, manifest: dict[str, Any]) -> None:
