@@ -145,6 +145,11 @@ def test_the_picture_follows_the_episodes():
     assert "episode 1 to 2" in lines[13] and "4/9 episodes, recent return 1.25" in lines[14]
     assert "left" in lines[14] and lines[15] == "belief: accuracy_mean_0 0.010"
     assert all(len(line) <= 80 for line in lines)
+    watch(rows(*((0, episode) for episode in range(2, 100))))
+    lines = watch.lines(80)
+    assert "episode 1 to 100" in lines[13] and lines[13].endswith("mean over runs and 3 episodes")
+    assert lines[1].split("|")[0].strip() == "99.00"  # episode 99, which is a point alone
+    assert lines[12].split("|")[0].strip() == "4.00"  # episodes 3, 4 and 5 of the run that has them
 
 
 def test_a_clock():

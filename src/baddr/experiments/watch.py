@@ -9,6 +9,7 @@ import numpy as np
 from baddr.experiments.store import Arrays
 
 HEIGHT = 12  # lines of the curve
+POINTS = 40  # of it at most: episodes beside each other are averaged
 # How an episode went; other columns are what the belief says about the model.
 USUAL = (
     "run",
@@ -30,9 +31,10 @@ def watched(title: str) -> Iterator[tuple[Callable[[str, int, int, float], None]
     """A live picture on a terminal: the progress, and the listeners, to give to `begin` or `go_on`."""
     from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
     watch, console = Watch(title), Console(stderr=True)
-    picture = lambda: "\n".join(watch.lines(console.width - 1))
+    picture = lambda: Text("\n".join(watch.lines(console.width - 1)))
     with Live(console=console, get_renderable=picture, refresh_per_second=4) as live:
         yield watch.progress, [watch]
         live.refresh()
@@ -54,12 +56,8 @@ class Watch:
             self.first = time.monotonic(), done
 
     def __call__(self, rows: Arrays) -> None:
-        size = int(rows["episode"].max()) + 1
-        if size > len(self.sums):
-            self.sums, self.counts = (
-                np.resize(np.append(x, 0.0), size) * (np.arange(size) < len(x))
-                for x in (self.sums, self.counts)
-            )
+        more = max(0, int(rows["episode"].max()) + 1 - len(self.sums))
+        self.sums, self.counts = np.pad(self.sums, (0, more)), np.pad(self.counts, (0, more))
         np.add.at(self.sums, rows["episode"], rows["discounted_return"])
         np.add.at(self.counts, rows["episode"], 1)
         names = [name for name in rows if name not in USUAL and "_histogram_" not in name]
@@ -73,18 +71,19 @@ class Watch:
         return [line[:width] for line in lines]
 
     def _curve(self, width: int) -> list[str]:
-        known = self.counts > 0
-        if not known.any():
+        if not self.counts.any():
             return []
-        means = np.where(known, self.sums / np.maximum(self.counts, 1), np.nan)
+        window = -(-len(self.counts) // POINTS)
+        over = lambda x: np.add.reduceat(x, np.arange(0, len(x), window))
+        sums, counts = over(self.sums), over(self.counts)
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
         low, high = float(np.nanmin(means)), float(np.nanmax(means))
-        margin = 10
-        dots = braille(means, width - margin, HEIGHT, low, high)
-        label = lambda i: (
-            f"{high if i == 0 else low:{margin - 2}.2f} " if i in (0, HEIGHT - 1) else " " * (margin - 1)
-        )
-        axis = f"episode 1 to {len(means)}; discounted return, mean over runs"
-        return [f"{label(i)}|{line}" for i, line in enumerate(dots)] + [" " * margin + axis]
+        labels = [f"{high:8.2f} |", *["         |"] * (HEIGHT - 2), f"{low:8.2f} |"]
+        dots = braille(means, width - len(labels[0]), HEIGHT, low, high)
+        each = f" and {window} episodes" if window > 1 else ""
+        axis = f"episode 1 to {len(self.counts)}; discounted return, mean over runs{each}"
+        curve = [label + line for label, line in zip(labels, dots, strict=True)]
+        return [*curve, " " * len(labels[0]) + axis]
 
     def _standing(self) -> str:
         seconds = time.monotonic() - self.began
