@@ -152,5 +152,15 @@ def test_the_picture_follows_the_episodes():
     assert lines[12].split("|")[0].strip() == "4.00"  # episodes 3, 4 and 5 of the run that has them
 
 
+def test_the_picture_of_a_part_gives_way_to_that_of_the_next():
+    watch = Watch("starting")
+    watch.part("part 1 of 2", 0.25, "3/9 episodes")
+    watch(rows((0, 0), (0, 1)))
+    assert watch.lines(60)[0] == "part 1 of 2" and len(watch.lines(60)) == 1 + 12 + 1 + 1 + 1
+    assert watch.lines(60)[14].startswith("25 % of all; 3/9 episodes  0:00:0")
+    watch.part("part 2 of 2", 0.5, "compiling")
+    assert watch.lines(60)[0] == "part 2 of 2" and len(watch.lines(60)) == 2
+
+
 def test_a_clock():
     assert clock(59.9) == "0:00:59" and clock(3661.0) == "1:01:01"

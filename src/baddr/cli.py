@@ -245,6 +245,8 @@ class Reproduce:
     """GPUs that Ray gives to a chunk; -1: one where the cluster has some (and --device is not cpu)."""
     device: Literal["auto", "cpu", "gpu"] = "auto"
     """What computes them."""
+    watch: bool = False
+    """Show the learning curve in the terminal while it grows."""
     dry_run: bool = False
     """List the experiments with estimates of memory and time, and stop."""
     debug: bool = False
@@ -672,8 +674,8 @@ def reproduce(arguments: Sequence[str]) -> int:
     engine = engine_of(options)
     if options.dry_run:
         return _dry_reproduce(request, engine)
-    with _whole_progress() as progress:
-        failed = _interruptible(folder, lambda: begin(request, folder, progress, engine))
+    with _whole_progress(options.watch) as (progress, listeners):
+        failed = _interruptible(folder, lambda: begin(request, folder, progress, engine, listeners))
     return _finish_reproduce(folder, failed)
 
 
@@ -690,8 +692,8 @@ def _resume_reproduce(options: Resume) -> int:
         print(f"{folder.path} is complete: `{request.command}`; its report is report.html there.")
         return 0
     engine = engine_of(options)
-    with _whole_progress() as progress:
-        failed = _interruptible(folder, lambda: go_on(folder, progress, engine))
+    with _whole_progress(options.watch) as (progress, listeners):
+        failed = _interruptible(folder, lambda: go_on(folder, progress, engine, listeners))
     return _finish_reproduce(folder, failed)
 
 
@@ -1007,10 +1009,19 @@ def _progress(title: str):
 
 
 @contextlib.contextmanager
-def _whole_progress():
-    """Progress over all parts of `reproduce`: a live bar on a terminal; otherwise a line now and then."""
+def _whole_progress(watch: bool):
+    """Progress over all parts of `reproduce`, and who hears of every episode.
+
+    A live picture or a live bar on a terminal; otherwise a line now and then.
+    """
     if not sys.stderr.isatty():
-        yield _plain_whole_progress()
+        yield _plain_whole_progress(), []
+        return
+    if watch:
+        from baddr.experiments.watch import watched_parts
+
+        with watched_parts() as shown:
+            yield shown
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -1023,7 +1034,8 @@ def _whole_progress():
     )
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("starting", total=1.0)
-        yield lambda part, done, what: bar.update(task, description=f"{part}: {what}", completed=done)
+        show = lambda part, done, what: bar.update(task, description=f"{part}: {what}", completed=done)
+        yield show, []
 
 
 def _plain_whole_progress(seconds: float = 20.0) -> Callable[[str, float, str], None]:

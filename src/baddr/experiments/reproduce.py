@@ -111,20 +111,22 @@ def is_reproduction(path: Path) -> bool:
     return (path / "reproduce.toml").exists()
 
 
-def begin(request: Request, folder: Reproduction, progress: Progress, engine: Any = None) -> int:
+def begin(
+    request: Request, folder: Reproduction, progress: Progress, engine: Any = None, listeners: Any = ()
+) -> int:
     """Make figures in a new folder; the number of parts in which a run failed."""
     request.check()
     folder.check_new()
     with folder.owned():
         folder.check_new()  # another program may have begun in the meantime
         write(folder.request, to_toml(request).encode())
-        return _run(request, folder, progress, engine)
+        return _run(request, folder, progress, engine, listeners)
 
 
-def go_on(folder: Reproduction, progress: Progress, engine: Any = None) -> int:
+def go_on(folder: Reproduction, progress: Progress, engine: Any = None, listeners: Any = ()) -> int:
     """Go on with the figures of a folder."""
     with folder.owned():
-        return _run(folder.read_request(), folder, progress, engine)
+        return _run(folder.read_request(), folder, progress, engine, listeners)
 
 
 def status(folder: Reproduction) -> str:
@@ -132,7 +134,7 @@ def status(folder: Reproduction) -> str:
     return folder.read_manifest()["status"] if folder.manifest.exists() else "running"
 
 
-def _run(request: Request, folder: Reproduction, progress: Progress, engine: Any) -> int:
+def _run(request: Request, folder: Reproduction, progress: Progress, engine: Any, listeners: Any) -> int:
     from baddr.experiments.runner import Interrupted
 
     manifest = _manifest(folder)
@@ -146,7 +148,7 @@ def _run(request: Request, folder: Reproduction, progress: Progress, engine: Any
             told = partial(_tell, progress, title, done, share)
             if not folder.is_complete(name, timed):
                 with _clock(folder, manifest, name):
-                    _part(folder, name, experiment, timed, told, engine)
+                    _part(folder, name, experiment, timed, told, engine, listeners)
             done += share
         progress("report", 1.0, "drawing")
         with _clock(folder, manifest, "report"):
@@ -217,26 +219,34 @@ def _clock(folder: Reproduction, manifest: dict[str, Any], name: str):
 
 
 def _part(
-    folder: Reproduction, name: str, experiment: Experiment[Any], timed: bool, progress: Any, engine: Any
+    folder: Reproduction,
+    name: str,
+    experiment: Experiment[Any],
+    timed: bool,
+    progress: Any,
+    engine: Any,
+    listeners: Any,
 ) -> None:
     if timed:
         write(folder.part(name).config, to_config(experiment))
         write(folder.timing(name), json.dumps(time_steps(experiment, progress)).encode())
         return
-    _run_part(experiment, folder.part(name), progress, engine)
+    _run_part(experiment, folder.part(name), progress, engine, listeners)
 
 
-def _run_part(experiment: Experiment[Any], folder: Folder, progress: Any, engine: Any) -> None:
+def _run_part(
+    experiment: Experiment[Any], folder: Folder, progress: Any, engine: Any, listeners: Any = ()
+) -> None:
     """Begin with an experiment, or go on with it; what a kill left before it began is thrown away."""
     from baddr.experiments import runner
     from baddr.plots import plot_curves
 
-    engine = engine or runner.LOCAL
+    how = {"engine": engine or runner.LOCAL, "listeners": listeners}
     if folder.config.exists() and folder.manifest.exists():
-        runner.go_on(of_folder(folder), folder, progress, engine=engine)
+        runner.go_on(of_folder(folder), folder, progress, **how)
     else:
         shutil.rmtree(folder.path, ignore_errors=True)
-        runner.begin(experiment, folder, progress, engine=engine)
+        runner.begin(experiment, folder, progress, **how)
     results = load_results(folder.path)
     if len(results["run"]):
         paths = [folder.path / "curve.png", folder.path / "curve.svg"]

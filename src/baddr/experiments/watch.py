@@ -29,14 +29,29 @@ USUAL = (
 @contextmanager
 def watched(title: str) -> Iterator[tuple[Callable[[str, int, int, float], None], list["Watch"]]]:
     """A live picture on a terminal: the progress, and the listeners, to give to `begin` or `go_on`."""
+    watch = Watch(title)
+    with _live(watch):
+        yield watch.progress, [watch]
+
+
+@contextmanager
+def watched_parts() -> Iterator[tuple[Callable[[str, float, str], None], list["Watch"]]]:
+    """The same for `reproduce`, whose parts follow each other."""
+    watch = Watch("starting")
+    with _live(watch):
+        yield watch.part, [watch]
+
+
+@contextmanager
+def _live(watch: "Watch") -> Iterator[None]:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    watch, console = Watch(title), Console(stderr=True)
+    console = Console(stderr=True)
     picture = lambda: Text("\n".join(watch.lines(console.width - 1)))
     with Live(console=console, get_renderable=picture, refresh_per_second=4) as live:
-        yield watch.progress, [watch]
+        yield
         live.refresh()
 
 
@@ -44,7 +59,12 @@ class Watch:
     """The mean return of each episode over the runs that have ended it, and where things stand."""
 
     def __init__(self, title: str):
-        self.title, self.began = title, time.monotonic()
+        self.began, self.said = time.monotonic(), ""
+        self.start(title)
+
+    def start(self, title: str) -> None:
+        """Another curve."""
+        self.title = title
         self.what, self.done, self.total, self.value = "compiling", 0, 0, float("nan")
         self.first: tuple[float, int] | None = None  # when the first episodes were known, and how many
         self.sums, self.counts = np.zeros(0), np.zeros(0)
@@ -54,6 +74,12 @@ class Watch:
         self.what, self.done, self.total, self.value = what, done, total, value
         if what == "episodes" and self.first is None:
             self.first = time.monotonic(), done
+
+    def part(self, title: str, done: float, what: str) -> None:
+        """Where `reproduce` stands: done is a share of the whole."""
+        if title != self.title:
+            self.start(title)
+        self.said = f"{100 * done:.0f} % of all; {what}"
 
     def __call__(self, rows: Arrays) -> None:
         more = max(0, int(rows["episode"].max()) + 1 - len(self.sums))
@@ -87,6 +113,8 @@ class Watch:
 
     def _standing(self) -> str:
         seconds = time.monotonic() - self.began
+        if self.said:
+            return f"{self.said}  {clock(seconds)}"
         if self.what != "episodes":
             amount = f"{self.done}/{self.total} batches, loss {self.value:.3f}" if self.total else ""
             return f"{self.what} {amount}  {clock(seconds)}"
