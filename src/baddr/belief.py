@@ -11,6 +11,7 @@ run out (the depletion policy) is part of `Info` and of every result file:
    prediction without o, and nothing is learned from this step.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -19,8 +20,15 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.gba_pomdp import GBAPOMDP, AugmentedState
-from baddr.particles import Particles, systematic_indices, tree_at_index, uniform_weights
-from baddr.pomdp import Action, Observation
+from baddr.particles import (
+    Particles,
+    bytes_of,
+    over_particles,
+    systematic_indices,
+    tree_at_index,
+    uniform_weights,
+)
+from baddr.pomdp import Action, Observation, State
 
 
 class Info(NamedTuple):
@@ -71,26 +79,34 @@ def importance_sampling(
     log_prior = jnp.where(resample, uniform_weights(n), belief.log_weights)
     posterior = gba.posterior
 
-    def propagate(key: Key[Array, ""], i: Int[Array, ""]) -> tuple[AugmentedState, Float[Array, ""]]:
-        key_D, key_step, key_U = jr.split(key, 3)
-        s, theta = belief.at(i)
-        epsilon = posterior.draw(key_D, theta)
-        D = posterior.dynamics(theta, epsilon)
-        s_next, _ = D.step(key_step, s, a)
-        theta_next = posterior.update(key_U, theta, s, a, s_next, o)
-        if weight_after_update:
-            D = posterior.dynamics(theta_next, epsilon)
-        log_likelihood = D.observation_log_prob(s, a, s_next, o)
-        return AugmentedState(s_next, _where(learn, theta_next, theta)), log_likelihood
+    thetas, each = belief.states.theta, partial(over_particles, bytes_each=bytes_of(belief.states.theta))
+    keys_D, keys_step, keys_U = jnp.moveaxis(
+        jax.vmap(lambda k: jr.split(k, 3))(jr.split(key_particles, n)), 1, 0
+    )
+    s = belief.states.s[ancestors]
+    epsilons = jax.vmap(lambda key, i: posterior.draw(key, tree_at_index(thetas, i)))(keys_D, ancestors)
 
-    states, log_likelihood = jax.vmap(propagate)(jr.split(key_particles, n), ancestors)
+    def propagate(
+        key: Key[Array, ""], i: Int[Array, ""], epsilon: PyTree, s: State
+    ) -> tuple[State, Float[Array, ""]]:
+        D = posterior.dynamics_of(thetas, i, epsilon)
+        s_next, _ = D.step(key, s, a)
+        return s_next, D.observation_log_prob(s, a, s_next, o)
+
+    s_next, log_likelihood = each(propagate)(keys_step, ancestors, epsilons, s)
+    impossible = jnp.all(jnp.isneginf(log_prior + log_likelihood))
+    # Impossible: every theta stays its ancestor's, as if o had not been seen.
+    theta = posterior.update_all(keys_U, thetas, ancestors, s, a, s_next, o, learn & ~impossible)
+    if weight_after_update:
+
+        def after_update(i: Int[Array, ""], epsilon: PyTree, s: State, s_next: State) -> Float[Array, ""]:
+            return posterior.dynamics_of(theta, i, epsilon).observation_log_prob(s, a, s_next, o)
+
+        log_likelihood = each(after_update)(jnp.arange(n, dtype=jnp.int32), epsilons, s, s_next)
     log_joint = log_prior + log_likelihood
     log_evidence = jax.nn.logsumexp(log_joint)
-    impossible = jnp.isneginf(log_evidence)
-    # Impossible: every theta falls back to its ancestor's, as if o had not been seen.
-    theta = _where(impossible, tree_at_index(belief.states.theta, ancestors), states.theta)
     log_weights = jnp.where(impossible, log_prior, log_joint - log_evidence)
-    after = Particles(AugmentedState(states.s, theta), log_weights)
+    after = Particles(AugmentedState(s_next, theta), log_weights)
     info = Info(
         effective_sample_size=after.effective_sample_size(),
         acceptance_rate=jnp.exp(log_evidence),
@@ -126,19 +142,25 @@ def rejection_sampling(
     n = belief.num_particles
     key_blocks, key_fill, key_U = jr.split(key, 3)
 
-    def propose(key: Key[Array, ""]) -> tuple[Int[Array, ""], Array, Bool[Array, ""], Array]:
+    posterior, thetas = gba.posterior, belief.states.theta
+
+    def draw(key: Key[Array, ""]) -> tuple[Int[Array, ""], PyTree, Key[Array, ""]]:
         key_particle, key_D, key_step = jr.split(key, 3)
         i = belief.sample(key_particle)
-        s, theta = belief.at(i)
-        epsilon = gba.posterior.draw(key_D, theta)
-        D = gba.posterior.dynamics_of(belief.states.theta, i, epsilon)
-        s_next, o_proposed = D.step(key_step, s, a)
+        return i, posterior.draw(key_D, tree_at_index(thetas, i)), key_step
+
+    def propose(
+        i: Int[Array, ""], epsilon: PyTree, key: Key[Array, ""]
+    ) -> tuple[Int[Array, ""], State, Bool[Array, ""], Float[Array, ""]]:
+        s, D = belief.states.s[i], posterior.dynamics_of(thetas, i, epsilon)
+        s_next, o_proposed = D.step(key, s, a)
         return i, s_next, jnp.all(o_proposed == o), D.observation_log_prob(s, a, s_next, o)
 
     def block(carry):
         kept, count, number, *_ = carry
         keys = jr.split(jr.fold_in(key_blocks, number), n)
-        ancestors, s_next, accepted, log_likelihood = jax.vmap(propose)(keys)
+        drawn = jax.vmap(draw)(keys)
+        ancestors, s_next, accepted, log_likelihood = over_particles(propose, bytes_of(thetas))(*drawn)
         place = jnp.where(accepted, count + jnp.cumsum(accepted, dtype=jnp.int32) - 1, n)
         kept = _Proposals(
             kept.ancestors.at[place].set(ancestors, mode="drop"),
@@ -163,12 +185,9 @@ def rejection_sampling(
     copies = jnp.arange(n, dtype=jnp.int32) % jnp.maximum(num_kept, 1)
     chosen = _where(num_kept > 0, tree_at_index(kept, copies), tree_at_index(last, by_weight))
 
-    def finish(key: Key[Array, ""], i: Int[Array, ""], s_next: Int[Array, "..."]) -> AugmentedState:
-        s, theta = belief.at(i)
-        theta_next = gba.posterior.update(key, theta, s, a, s_next, o)
-        return AugmentedState(s_next, _where(learn & ~impossible, theta_next, theta))
-
-    states = jax.vmap(finish)(jr.split(key_U, n), chosen.ancestors, chosen.s_next)
+    s, s_next = belief.states.s[chosen.ancestors], chosen.s_next
+    keys_U = jr.split(key_U, n)
+    theta = posterior.update_all(keys_U, thetas, chosen.ancestors, s, a, s_next, o, learn & ~impossible)
     info = Info(
         effective_sample_size=jnp.float32(n),
         acceptance_rate=count / (number * n),
@@ -177,7 +196,7 @@ def rejection_sampling(
         num_filled=n - num_kept,
         impossible=impossible,
     )
-    return Particles(states, uniform_weights(n)), info
+    return Particles(AugmentedState(s_next, theta), uniform_weights(n)), info
 
 
 def _where(condition: Bool[Array, ""] | bool, yes: PyTree, no: PyTree) -> PyTree:

@@ -1,6 +1,7 @@
 """The belief as weighted particles (Sections 3.2 and 4.2)."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -11,10 +12,36 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from baddr.prng import categorical
 
+CACHE = 256 * 1024  # bytes of parameters at a time on a CPU: a quarter of a core's second-level cache
+
 
 def tree_at_index(tree: PyTree, i: Int[Array, "..."]) -> PyTree:
     """Entry (or entries) i of every leaf's leading axis."""
     return jax.tree.map(lambda leaf: leaf[i], tree)
+
+
+def over_particles(function: Callable[..., Any], bytes_each: int) -> Callable[..., Any]:
+    """`vmap` over particles; on a CPU a few at a time, so that their parameters stay in the cache.
+
+    What the arguments are computed from is then computed once. (XLA would otherwise draw a dropout mask again
+    for every weight that it touches: 12 ms a particle instead of 1 with networks of 256 nodes.)
+    """
+    if jax.default_backend() != "cpu":
+        return jax.vmap(function)
+    at_once = 1 << max(4, CACHE // max(bytes_each, 1)).bit_length() - 1  # a power of two, at least 4
+
+    def over(*arguments: PyTree) -> Any:
+        n = jax.tree.leaves(arguments)[0].shape[0]
+        if n <= at_once:
+            return jax.vmap(function)(*arguments)
+        return jax.lax.map(lambda one: function(*one), arguments, batch_size=at_once)
+
+    return over
+
+
+def bytes_of(tree: PyTree) -> int:
+    """Of one entry of stacked arrays."""
+    return sum(leaf.dtype.itemsize * math.prod(leaf.shape[1:]) for leaf in jax.tree.leaves(tree))
 
 
 class Particles(eqx.Module):

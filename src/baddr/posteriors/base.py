@@ -7,9 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.particles import tree_at_index
+from baddr.particles import bytes_of, over_particles, tree_at_index
 from baddr.pomdp import Action, Dynamics, Observation, State
 
 Theta = PyTree[Any]
@@ -49,6 +49,26 @@ class Posterior(eqx.Module):
         self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
     ) -> Theta:
         """U: the parameters after the transition (s, a, s', o)."""
+
+    def update_all(
+        self,
+        keys: Key[Array, " n"],
+        thetas: Theta,
+        i: Int[Array, " n"],
+        s: Int[Array, "n state_features"],
+        a: Action,
+        s_next: Int[Array, "n state_features"],
+        o: Observation,
+        learn: Bool[Array, ""],
+    ) -> Theta:
+        """U of the particles i among stacked parameters; where not `learn`, their parameters as they are."""
+
+        def one(key: Key[Array, ""], i: Int[Array, ""], s: State, s_next: State) -> Theta:
+            theta = tree_at_index(thetas, i)
+            after = self.update(key, theta, s, a, s_next, o)
+            return jax.tree.map(lambda x, y: jnp.where(learn, x, y), after, theta)
+
+        return over_particles(one, bytes_of(thetas))(keys, i, s, s_next)
 
     def dynamics_of(self, thetas: Theta, i: Int[Array, ""], epsilon: PyTree) -> Dynamics:
         """The D of particle i among stacked parameters.

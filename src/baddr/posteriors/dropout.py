@@ -17,6 +17,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
+from baddr.particles import bytes_of, over_particles
 from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State, feature_vector, flat_index
 from baddr.posteriors.base import Posterior, Rows
 from baddr.settings import Network
@@ -117,7 +118,8 @@ def draw_masks(key: Key[Array, ""], architecture: Architecture) -> Masks:
     words = jnp.zeros(shape, jnp.uint32)
     for i, digit in enumerate(reversed(digits)):
         words = words | uniform[i] if digit == "1" else words & uniform[i]
-    return words
+    # Without a barrier XLA may draw a node's bit again for every weight that it touches.
+    return jax.lax.optimization_barrier(words)
 
 
 def unpack(words: UInt32[Array, "layers words"], hidden: int) -> Bool[Array, "layers hidden"]:
@@ -371,8 +373,33 @@ class Dropout(Posterior):
         self, key: Key[Array, ""], theta: Weights, s: State, a: Action, s_next: State, o: Observation
     ) -> Weights:
         """U: w - alpha grad L under a fresh mask. (Eq. 14 prints +; L is a cross-entropy, so it descends.)"""
-        gradient = self.gradient(theta, self.draw(key, theta), s, a, s_next, o)
+        return self._descend(theta, self.draw(key, theta), s, a, s_next, o)
+
+    def _descend(
+        self, theta: Weights, masks: Masks, s: State, a: Action, s_next: State, o: Observation
+    ) -> Weights:
+        gradient = self.gradient(theta, masks, s, a, s_next, o)
         return theta - self.architecture.network.learning_rate * gradient
+
+    def update_all(
+        self,
+        keys: Key[Array, " n"],
+        thetas: Float[Array, "particles weights"],
+        i: Int[Array, " n"],
+        s: Int[Array, "n state_features"],
+        a: Action,
+        s_next: Int[Array, "n state_features"],
+        o: Observation,
+        learn: Bool[Array, ""],
+    ) -> Float[Array, "n weights"]:
+        """U of the particles i: their masks are drawn before (see `over_particles`)."""
+
+        def one(masks: Masks, i: Int[Array, ""], s: State, s_next: State) -> Weights:
+            theta = thetas[i]
+            return jnp.where(learn, self._descend(theta, masks, s, a, s_next, o), theta)
+
+        masks = jax.vmap(lambda key: draw_masks(key, self.architecture))(keys)
+        return over_particles(one, bytes_of(thetas))(masks, i, s, s_next)
 
     def predictive(
         self,

@@ -1,7 +1,9 @@
 """Partially known dynamics: T from one posterior, O from another, each of which may be a point mass."""
 
+import jax
+import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.pomdp import Action, Dynamics, Observation, Scalar, SplitDynamics, State
 from baddr.posteriors.base import Posterior, Theta
@@ -75,6 +77,23 @@ class Partial(Posterior):
         return (
             self.transition.update(key_T, theta[0], s, a, s_next, o),
             self.observation.update(key_O, theta[1], s, a, s_next, o),
+        )
+
+    def update_all(
+        self,
+        keys: Key[Array, " n"],
+        thetas: tuple[Theta, Theta],
+        i: Int[Array, " n"],
+        s: Int[Array, "n state_features"],
+        a: Action,
+        s_next: Int[Array, "n state_features"],
+        o: Observation,
+        learn: Bool[Array, ""],
+    ) -> tuple[Theta, Theta]:
+        keys_T, keys_O = jnp.moveaxis(jax.vmap(jr.split)(keys), 1, 0)
+        return (
+            self.transition.update_all(keys_T, thetas[0], i, s, a, s_next, o, learn),
+            self.observation.update_all(keys_O, thetas[1], i, s, a, s_next, o, learn),
         )
 
     def observation_moments(
