@@ -85,12 +85,9 @@ def episodes_to_reach(table: np.ndarray, level: float, window: int) -> float:
 
     Infinite where it never is. Runs are averaged first: single ones are too noisy.
     """
-    curve = np.nanmean(table, axis=0)
-    if window > len(curve):
+    if window > table.shape[1]:
         return np.inf
-    means = np.convolve(curve, np.ones(window) / window, mode="valid")
-    reached = np.flatnonzero(means >= level)
-    return float(reached[0] + window) if len(reached) else np.inf
+    return first_reached(moving_means(np.nanmean(table, axis=0)[None], window), level, window)
 
 
 def reach_interval(table: np.ndarray, level: float, window: int) -> Estimate:
