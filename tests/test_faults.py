@@ -14,7 +14,7 @@ import pytest
 
 from baddr.errors import StorageError, UserError
 from baddr.experiments import runner, store
-from baddr.experiments.experiment import extend, of_folder, preset
+from baddr.experiments.experiment import Experiment, extend, of_folder, preset
 from baddr.experiments.store import Folder
 from baddr.experiments.track import trackers
 
@@ -28,17 +28,20 @@ class Killed(BaseException):
 
 
 def carry_on(folder: Folder) -> None:
-    """Begin, or go on: what a user does after a fault. Then extend, with trackers."""
-    with trackers(("jsonl", "tensorboard"), folder) as listeners:
-        how = {"progress": lambda *_: None, "listeners": listeners}
-        if not folder.config.exists():
-            runner.begin(EXPERIMENT, folder, **how)
-        if of_folder(folder) == EXPERIMENT:
-            if folder.read_manifest()["status"] != "complete":
-                runner.go_on(EXPERIMENT, folder, **how)
-    with trackers((), folder) as listeners:
-        longer = extend(EXPERIMENT, 4, 8)
-        runner.go_on(longer, folder, lambda *_: None, listeners=listeners)
+    """What a user does, also after a fault: begin, or go on with what is not complete; then extend it."""
+
+    def run(how, wanted: Experiment) -> None:
+        with trackers(("jsonl", "tensorboard"), folder) as listeners:
+            how(wanted, folder, lambda *_: None, listeners=listeners)
+
+    if not folder.config.exists():
+        run(runner.begin, EXPERIMENT)
+    for wanted in (EXPERIMENT, extend(EXPERIMENT, 4, 8)):
+        there = of_folder(folder)
+        if there.runs > wanted.runs:
+            continue
+        if there != wanted or folder.read_manifest()["status"] != "complete":
+            run(runner.go_on, wanted)
 
 
 class Disk:
@@ -102,7 +105,7 @@ def test_a_fault_at_any_write_costs_nothing(fault, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         disk = Disk(patch, fault, 0)
         carry_on(whole)
-    assert disk.count > 15
+    assert disk.count >= 15
     for n in range(1, disk.count + 1):
         folder = Folder(tmp_path / str(n))
         with monkeypatch.context() as patch:
