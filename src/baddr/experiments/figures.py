@@ -170,7 +170,7 @@ def tiger_pomcp(sizes: Sizes) -> Curve:
 
 
 def road_baddr(sizes: Sizes, lanes: int, **others: Any) -> Curve:
-    quick = {"runs": 8, "episodes": 30} if lanes < 6 else {"runs": 4, "episodes": 10}
+    quick = {"runs": 6, "episodes": 20} if lanes < 6 else {"runs": 4, "episodes": 8}
     if sizes.quick and lanes >= 6:  # 1024 particles would take ten minutes
         start = preset("road-racing", "baddr", "quick", RoadRacing(lanes=lanes))
         others["changes"] = {"filter": replace(start.filter, num_particles=256)}
@@ -213,7 +213,7 @@ def tiger_dpfrl(sizes: Sizes, **others: Any) -> Curve:
 
 
 def road_dpfrl(sizes: Sizes, lanes: int, **others: Any) -> Curve:
-    paper, quick = ("45.2 after 20,000", 1300) if lanes < 6 else ("52.3 after 8,000", 450)
+    paper, quick = ("45.2 after 20,000", 850) if lanes < 6 else ("52.3 after 8,000", 350)
     return dpfrl(sizes, f"dpfrl-{lanes}", RoadRacing(lanes=lanes), quick, paper=paper, **others)
 
 

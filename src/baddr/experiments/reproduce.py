@@ -286,20 +286,30 @@ def _failures(folder: Reproduction, plan: dict[str, tuple[Experiment[Any], bool]
     return {name: failures for name, failures in found.items() if failures}
 
 
+# Measured: seconds to train and compile, then milliseconds of one core: a step of BADDr at so many particles
+# and nodes, a step of the other Bayesian agents, an update of a DPFRL learner (80 steps); and the steps of an
+# episode of a planner and of a learner.
+COSTS = {
+    "tiger": (8.0, (14.0, 1024, 32), 2.8, 136.0, 4.5, 15.0),
+    "road-racing": (40.0, (77.0, 1024, 32), 1.5, 84.0, 20.0, 20.0),
+    "collision-avoidance": (25.0, (23.0, 128, 64), 1.0, 142.0, 4.0, 4.0),
+    "gridverse": (60.0, (90.0, 8, 256), 1.0, 683.0, 9.0, 25.0),
+}
+
+
 def seconds(experiment: Experiment[Any], timed: bool = False) -> float:
     """About what a part takes on two cores of a CPU: for the progress display and --dry-run."""
     if timed:
-        return 45.0
-    horizon = {"tiger": 5, "road-racing": 20, "gridverse": 9}.get(experiment.name, 4)
-    steps = experiment.runs * experiment.episodes * horizon
+        return 40.0
+    begin, (step, particles, hidden), other, update, length, learners_length = COSTS[experiment.name]
+    episodes = experiment.runs * experiment.episodes
     if experiment.agent in LEARNERS:
-        horizon = {"tiger": 15, "gridverse": 25}.get(experiment.name, horizon)
-        return 15 + experiment.runs * experiment.episodes * horizon * 9e-4
-    planned = experiment.planner.num_simulations * min(experiment.planner.depth or 4, horizon)
+        return 30 + 0.5e-3 * update * episodes * learners_length / 80
     if experiment.agent not in NETWORK_AGENTS:
-        return 12 + steps * (planned * 3e-7 + experiment.filter.num_particles * 5e-7)
-    weights = experiment.network.hidden**2
-    return 20 + steps * (planned * 6e-7 + experiment.filter.num_particles * weights * 5e-9)
+        return 10 + 0.5e-3 * other * episodes * length
+    larger = experiment.filter.num_particles / particles * (experiment.network.hidden / hidden) ** 1.5
+    larger *= getattr(experiment.domain, "lanes", 3) / 3
+    return begin + 0.5e-3 * step * larger * episodes * length
 
 
 # What came out.
