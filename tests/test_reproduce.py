@@ -283,7 +283,12 @@ def page(tmp_path_factory) -> Path:
         "wall_seconds": 7000.0, "cpu_seconds": 9000.0, "parts": dict.fromkeys(["tiger-baddr-0", "<b>"], part),
         "hardware": {"processor": "one & only", "cores": 2, "memory_bytes": 2**34},
     }  # fmt: skip
-    document = report.report(Request(), found, manifest, {"tiger-baddr-0": [{"run": 3}]})
+    document = report.report(
+        Request(),
+        found,
+        manifest,
+        {"tiger-baddr-0": {"failures": [{"run": 3}], "prior": {"gap": [0.1, 0.25]}}},
+    )
     (folder / "report.md").write_text(report.to_markdown(document))
     (folder / "report.html").write_text(report.to_html(document, lambda name: (folder / name).read_bytes()))
     return folder / "report.html"

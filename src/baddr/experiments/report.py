@@ -125,7 +125,10 @@ def claim_scores(claim: Any, data: Data) -> dict[str, Any]:
 
 
 def report(
-    request: Any, found: dict[str, dict[str, Any]], manifest: dict[str, Any], failed: dict[str, list[Any]]
+    request: Any,
+    found: dict[str, dict[str, Any]],
+    manifest: dict[str, Any],
+    manifests: dict[str, dict[str, Any]],  # of the parts
 ) -> list[Block]:
     """What was claimed and what was found, figure after figure, and how it was made."""
     figures = request.chosen
@@ -135,7 +138,7 @@ def report(
     for figure in figures:
         blocks += _figure(figure, found[figure.name])
     blocks += [("h2", "How to read this"), ("list", METHOD)]
-    return [*blocks, *_made(request, found, manifest, failed)]
+    return [*blocks, *_made(request, found, manifest, manifests)]
 
 
 def _opening(request: Any, manifest: dict[str, Any]) -> str:
@@ -226,7 +229,10 @@ METHOD = [
 
 
 def _made(
-    request: Any, found: dict[str, dict[str, Any]], manifest: dict[str, Any], failed: dict[str, list[Any]]
+    request: Any,
+    found: dict[str, dict[str, Any]],
+    manifest: dict[str, Any],
+    manifests: dict[str, dict[str, Any]],
 ) -> list[Block]:
     versions = [
         ["baddr", manifest["baddr"]],
@@ -251,7 +257,8 @@ def _made(
             ", ".join(used.get(part, [])),
             duration(took["wall_seconds"]),
             duration(took["cpu_seconds"]),
-            _failed(failed.get(part, [])),
+            _gap(manifests.get(part, {})),
+            _failed(manifests.get(part, {})),
         ]
         for part, took in manifest["parts"].items()
     ]
@@ -260,13 +267,21 @@ def _made(
         ("code", request.command),
         ("table", ["what", "value"], versions),
         ("h3", "Parts"),
-        ("p", "Each is a result folder below parts/; baddr plot, compare and resume take it."),
-        ("table", ["part", "figures", "wall time", "time of all cores", "failed runs"], rows),
+        (
+            "p",
+            "Each is a result folder below parts/; baddr plot, compare and resume take it. Prior: how far "
+            "the worst network's cross-entropy stays above its simulator's entropy, in nats.",
+        ),
+        ("table", ["part", "figures", "wall time", "time of all cores", "prior", "failed runs"], rows),
     ]
 
 
-def _failed(failures: list[Any]) -> str:
-    return ", ".join(str(failure["run"]) for failure in failures)
+def _failed(part: dict[str, Any]) -> str:
+    return ", ".join(str(failure["run"]) for failure in part.get("failures", []))
+
+
+def _gap(part: dict[str, Any]) -> str:
+    return number(max(part["prior"]["gap"])) if part.get("prior") else ""
 
 
 # Numbers.
@@ -397,7 +412,10 @@ td.held, td.not-held, td.undecided { white-space: nowrap; font-weight: 600; }
 td.held { color: #00553d; background: #e2f4ee; }
 td.not-held { color: #7a2f00; background: #fbe6d9; }
 td.undecided { color: #444; background: #eee; }
-@media (max-width: 40rem) { body { font-size: 15px; } table { font-size: .8rem; } }
+@media (max-width: 40rem) {
+  body { font-size: 15px; } table { font-size: .8rem; } th, td { padding: .3rem; }
+  td.held, td.not-held, td.undecided { white-space: normal; }
+}
 @media print {
   main { max-width: none; padding: 0; }
   .table { overflow: visible; } table { font-size: 8pt; }

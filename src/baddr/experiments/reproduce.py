@@ -158,7 +158,7 @@ def _run(request: Request, folder: Reproduction, progress: Progress, engine: Any
     manifest["status"] = "complete"
     _write_report(request, folder, manifest)
     folder.write_manifest(manifest)
-    return len(_failures(folder, plan))
+    return sum(bool(part["failures"]) for part in _manifests(folder, plan).values())
 
 
 def _tell(progress: Progress, title: str, before: float, share: float, *what: Any) -> None:
@@ -278,12 +278,9 @@ def time_steps(experiment: Experiment[Any], progress: Any) -> dict[str, Any]:
     return {"seconds": seconds, "device": jax.devices()[0].device_kind, "lanes": experiment.planner.lanes}
 
 
-def _failures(folder: Reproduction, plan: dict[str, tuple[Experiment[Any], bool]]) -> dict[str, list[Any]]:
-    """The failed runs of each part that has some."""
-    found = {
-        name: folder.part(name).read_manifest()["failures"] for name, (_, timed) in plan.items() if not timed
-    }
-    return {name: failures for name, failures in found.items() if failures}
+def _manifests(folder: Reproduction, plan: dict[str, tuple[Experiment[Any], bool]]) -> dict[str, Any]:
+    """What each part's manifest says; those that are only timed have none."""
+    return {name: folder.part(name).read_manifest() for name, (_, timed) in plan.items() if not timed}
 
 
 # Measured: seconds to train and compile, then milliseconds of one core: a step of BADDr at so many particles
@@ -356,8 +353,8 @@ def _write_report(request: Request, folder: Reproduction, manifest: dict[str, An
 
     read = lambda figure: json.loads((folder.path / f"figure-{figure.name}.json").read_text())
     found = {figure.name: read(figure) for figure in request.chosen}
-    failed = _failures(folder, parts(request.chosen, request.sizes))
-    document = report(request, found, manifest, failed)
+    manifests = _manifests(folder, parts(request.chosen, request.sizes))
+    document = report(request, found, manifest, manifests)
     write(folder.path / "report.md", to_markdown(document).encode())
     picture = lambda name: (folder.path / name).read_bytes()
     write(folder.path / "report.html", to_html(document, picture).encode())
