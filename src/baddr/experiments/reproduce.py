@@ -361,12 +361,13 @@ def _write_report(request: Request, folder: Reproduction, manifest: dict[str, An
 
 
 def estimates(request: Request, engine: Any = None) -> list[dict[str, Any]]:
-    """What each part would take. Parts that differ in their seed only need the same memory."""
+    """What each part would take. Neither the seed nor the number of networks changes the memory of a run."""
     from baddr.experiments import runner
 
     rows, needs = [], {}
     for name, (experiment, timed) in parts(request.chosen, request.sizes).items():
-        alike = replace(experiment, seed=0)
+        untrained = replace(experiment.pretrain, num_networks=1, max_gap=1e9)
+        alike = replace(experiment, seed=0, pretrain=untrained)
         if alike not in needs:
             needs[alike] = runner.estimate(alike, engine or runner.LOCAL)["memory_bytes"]
         row = {"part": name, "runs": experiment.runs, "episodes": experiment.episodes}
