@@ -15,7 +15,7 @@ from baddr import prng
 from baddr.belief import next_episode
 from baddr.domains import tiger
 from baddr.gba_pomdp import GBAPOMDP
-from baddr.particles import Particles, systematic_indices
+from baddr.particles import CACHE, Particles, bytes_of, over_particles, systematic_indices
 from baddr.posteriors import Dirichlet, Frozen, Known
 
 importance_sampling = eqx.filter_jit(filters.importance_sampling)
@@ -198,3 +198,18 @@ def test_systematic_resampling_keeps_expected_counts():
     w = jnp.array([0.1, 0.25, 0.0, 0.65])
     counts = np.bincount(np.asarray(systematic_indices(prng.key(0), w, 10)), minlength=4)
     assert np.all(np.abs(counts - 10 * np.asarray(w)) < 1) and counts[2] == 0
+
+
+@pytest.mark.parametrize("n", [1, 7, 12, 64])
+def test_over_particles_is_vmap(n):
+    """Whatever the number of particles and the size of a block, arrays without entries included."""
+    x, keys = jnp.arange(3.0 * n).reshape(n, 3), jr.split(prng.key(0), n)
+
+    def function(key, x):
+        return {"sum": jnp.sum(x) + jr.uniform(key), "nothing": jnp.zeros((0,)), "row": x}
+
+    wanted = jax.vmap(function)(keys, x)
+    for bytes_each in (1, CACHE // 6, 10 * CACHE):
+        found = over_particles(function, bytes_each)(keys, x)
+        jax.tree.map(np.testing.assert_array_equal, found, wanted)
+    assert bytes_of(wanted) == 4 + 0 + 12

@@ -28,13 +28,14 @@ def over_particles(function: Callable[..., Any], bytes_each: int) -> Callable[..
     """
     if jax.default_backend() != "cpu":
         return jax.vmap(function)
-    at_once = 1 << max(4, CACHE // max(bytes_each, 1)).bit_length() - 1  # a power of two, at least 4
+    at_once = max(4, CACHE // max(bytes_each, 1))
 
     def over(*arguments: PyTree) -> Any:
         n = jax.tree.leaves(arguments)[0].shape[0]
-        if n <= at_once:
-            return jax.vmap(function)(*arguments)
-        return jax.lax.map(lambda one: function(*one), arguments, batch_size=at_once)
+        size = max(d for d in range(1, min(n, at_once) + 1) if n % d == 0)
+        blocks = jax.tree.map(lambda x: x.reshape(n // size, size, *x.shape[1:]), arguments)
+        results = jax.lax.map(lambda block: jax.vmap(function)(*block), blocks)
+        return jax.tree.map(lambda x: x.reshape(n, *x.shape[2:]), results)
 
     return over
 
