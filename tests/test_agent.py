@@ -1,5 +1,6 @@
 """The loop: same seed, same result; one compilation; returns that others computed."""
 
+import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 
 from baddr import prng
 from baddr.agent import advance, start
+from baddr.domains import tiger
 from baddr.experiments.build import build_agent, build_domain
 from baddr.experiments.experiment import preset
+from baddr.posteriors import Dirichlet
 
 VALUES = json.loads((Path(__file__).parent / "data" / "values.json").read_text())
 
@@ -174,3 +177,26 @@ def test_ba_pomcp_follows_the_curve_of_an_exact_posterior():
             f"episodes {first}-{last}: {ours.mean():.3f} +- {standard_error:.3f}, exact {oracle['value']:.3f}"
         )
         assert abs(ours.mean() - oracle["value"]) < 4 * standard_error
+
+
+def test_the_example_of_an_own_posterior_runs():
+    """examples/forgetting.py as its reader would call it; counts that forget nothing are Dirichlet's."""
+    path = Path(__file__).parent.parent / "examples" / "forgetting.py"
+    spec = importlib.util.spec_from_file_location("forgetting", path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    returns = example.main(runs=2, episodes=2, simulations=16)
+    assert returns.shape == (2,) and np.all(returns <= 10) and np.all(returns >= -130)
+    domain = tiger.make_domain()
+    s, a, o = jnp.array([1]), jnp.int32(2), jnp.array([0])
+    theta = [
+        posterior.update(prng.key(0), posterior.prior(prng.key(0)), s, a, s, o)
+        for posterior in (
+            example.Forgetting(domain.counts, keep=1.0),
+            Dirichlet(domain.counts, *tiger.SIZES),
+        )
+    ]
+    jax.tree.map(np.testing.assert_array_equal, *theta)
+    forgets = example.Forgetting(domain.counts, keep=0.5)
+    after = forgets.update(prng.key(0), theta[0], s, a, s, o)
+    np.testing.assert_allclose(after.O[2, 1, 0], 3 + 0.5 + 1)
