@@ -91,8 +91,9 @@ def factored_tiger(options: argparse.Namespace) -> None:
 
 def collision_avoidance(options: argparse.Namespace) -> None:
     experiment = preset("collision-avoidance", "fba-pomcp", settings=CollisionAvoidance())
-    # The published filter resamples at every step.
-    experiment = replace(experiment, filter=Filter("importance", 128, 129.0, learn_terminal=False))
+    # The published filter resamples at every step, by independent draws.
+    published = Filter("importance", 128, 129.0, resampling=options.resampling, learn_terminal=False)
+    experiment = replace(experiment, filter=published)
     curve(experiment, PUBLISHED["collision_avoidance_5x5_fba_pomcp_210_runs"], options)
 
 
@@ -109,6 +110,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int)
     parser.add_argument("--episodes", type=int)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--resampling", choices=["systematic", "independent"], default="independent")
     parser.add_argument("--structures", nargs="+", default=["true", "uncertain", "matched", "full"])
     options = parser.parse_args()
     study, runs, episodes = STUDIES[options.study]

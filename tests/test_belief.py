@@ -15,7 +15,14 @@ from baddr import prng
 from baddr.belief import next_episode
 from baddr.domains import tiger
 from baddr.gba_pomdp import GBAPOMDP
-from baddr.particles import CACHE, Particles, bytes_of, over_particles, systematic_indices
+from baddr.particles import (
+    CACHE,
+    Particles,
+    bytes_of,
+    independent_indices,
+    over_particles,
+    systematic_indices,
+)
 from baddr.posteriors import Dirichlet, Frozen, Known
 
 importance_sampling = eqx.filter_jit(filters.importance_sampling)
@@ -198,6 +205,17 @@ def test_systematic_resampling_keeps_expected_counts():
     w = jnp.array([0.1, 0.25, 0.0, 0.65])
     counts = np.bincount(np.asarray(systematic_indices(prng.key(0), w, 10)), minlength=4)
     assert np.all(np.abs(counts - 10 * np.asarray(w)) < 1) and counts[2] == 0
+
+
+def test_independent_resampling_is_multinomial():
+    """20,000 draws within 4 standard errors of the weights; and the variance of a place is that of draws."""
+    w = jnp.array([0.1, 0.25, 0.0, 0.65])
+    draw = jax.jit(lambda keys: jax.vmap(lambda key: independent_indices(key, w, 10))(keys))
+    indices = np.asarray(draw(jr.split(prng.key(0), 2000)))
+    p, n = np.bincount(indices.reshape(-1), minlength=4) / indices.size, indices.size
+    assert p[2] == 0 and np.all(np.abs(p - w) <= 4 * np.sqrt(np.asarray(w * (1 - w)) / n))
+    variance = np.var((indices == 3).sum(axis=1), ddof=1)  # binomial: 10 x .65 x .35 = 2.275, s.e. about .07
+    assert abs(variance - 2.275) < 0.29
 
 
 @pytest.mark.parametrize("n", [1, 7, 12, 64])

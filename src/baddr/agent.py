@@ -82,6 +82,7 @@ class Agent(eqx.Module):
             a,
             o,
             resample_below=self.filter.resample_below,
+            resampling=self.filter.resampling,
             weight_after_update=self.filter.weight_after_update,
             learn=learn,
         )

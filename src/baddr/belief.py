@@ -23,6 +23,7 @@ from baddr.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.particles import (
     Particles,
     bytes_of,
+    independent_indices,
     over_particles,
     systematic_indices,
     tree_at_index,
@@ -62,20 +63,23 @@ def importance_sampling(
     o: Observation,
     *,
     resample_below: float,
+    resampling: str = "systematic",
     weight_after_update: bool = False,
     learn: Bool[Array, ""] | bool = True,
 ) -> tuple[Particles, Info]:
     """Step every particle once, learn, and weigh it by p(o | s, a, s'; D) of the D it stepped with.
 
-    The particles are resampled first where their effective sample size is below `resample_below`. The
+    The particles are resampled first where their effective sample size is below `resample_below`,
+    systematically or by independent draws. The
     weight takes D from the parameters before U, or after it with `weight_after_update`, as the
     authors' program does.
     """
     n = belief.num_particles
     key_resample, key_particles = jr.split(key)
     resample = belief.effective_sample_size() < resample_below
-    comb = systematic_indices(key_resample, belief.weights, n)
-    ancestors = jnp.where(resample, comb, jnp.arange(n, dtype=jnp.int32))
+    indices = {"systematic": systematic_indices, "independent": independent_indices}[resampling]
+    drawn = indices(key_resample, belief.weights, n)
+    ancestors = jnp.where(resample, drawn, jnp.arange(n, dtype=jnp.int32))
     log_prior = jnp.where(resample, uniform_weights(n), belief.log_weights)
     posterior = gba.posterior
 

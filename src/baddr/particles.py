@@ -81,7 +81,18 @@ def systematic_indices(
     key: Key[Array, ""], weights: Float[Array, " n"], num_indices: int
 ) -> Int[Array, " num_indices"]:
     """Systematic resampling: one uniform number, a comb of `num_indices` teeth."""
+    return _indices(weights, (jnp.arange(num_indices, dtype=float) + jr.uniform(key)) / num_indices)
+
+
+def independent_indices(
+    key: Key[Array, ""], weights: Float[Array, " n"], num_indices: int
+) -> Int[Array, " num_indices"]:
+    """Multinomial resampling: an independent draw for each place."""
+    return _indices(weights, jr.uniform(key, (num_indices,)))
+
+
+def _indices(weights: Float[Array, " n"], u: Float[Array, " m"]) -> Int[Array, " m"]:
+    """By inversion, for u in [0, 1)."""
     running = jnp.cumsum(weights)
-    teeth = (jnp.arange(num_indices, dtype=float) + jr.uniform(key)) / num_indices * running[-1]
     last = jnp.searchsorted(running, running[-1], side="left")  # of positive weight
-    return jnp.minimum(jnp.searchsorted(running, teeth, side="right"), last).astype(jnp.int32)
+    return jnp.minimum(jnp.searchsorted(running, u * running[-1], side="right"), last).astype(jnp.int32)

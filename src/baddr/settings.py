@@ -42,6 +42,8 @@ class Filter:
     """Particles in the belief."""
     resample_below: float = 128.0
     """Importance: resample where the effective sample size is below this (above n: at every step)."""
+    resampling: Literal["systematic", "independent"] = "systematic"
+    """Importance: by a comb of one random number, or by independent draws (the published factored one)."""
     max_tries: int = 1000
     """Rejection: proposals per particle before the depletion policy takes over."""
     weight_after_update: bool = False
