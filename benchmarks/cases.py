@@ -1,0 +1,108 @@
+"""An agent at some settings, with beliefs and an observation to work on: what the benchmarks time."""
+
+import tempfile
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array
+from timing import time_and_result
+
+from baddr import prng
+from baddr.agent import Agent
+from baddr.experiments.build import build_agent, build_domain
+from baddr.experiments.engine import Local
+from baddr.experiments.experiment import Experiment
+from baddr.experiments.runner import choose_lanes
+from baddr.particles import Particles
+from baddr.planner import over_runs
+
+
+class Case(NamedTuple):
+    """Beliefs of several runs; an action, and the observation that the true world gave for it."""
+
+    experiment: Experiment[Any]
+    agent: Agent
+    keys: Array
+    beliefs: Particles
+    a: Array
+    o: Array
+
+    @property
+    def runs(self) -> int:
+        return self.keys.shape[0]
+
+
+def case(experiment: Experiment[Any], runs: int, batches: int = 0, lanes: int = 0) -> Case:
+    """The networks are trained on `batches` batches: how good they are hardly changes what anything costs."""
+    short = replace(experiment.pretrain, batches=batches, max_gap=1e9)
+    experiment = replace(experiment, pretrain=short, runs=runs, chunk_size=runs)
+    lanes = lanes or experiment.planner.lanes or choose_lanes(experiment, Local().place())
+    experiment = replace(experiment, planner=replace(experiment.planner, lanes=lanes))
+    domain = build_domain(experiment)
+    agent = build_agent(experiment, domain)
+    world, keys = domain.pomdp, jr.split(prng.key(0), runs)
+    # Tiger listens; elsewhere any action will do.
+    a = jnp.full((runs,), world.num_actions - 1, jnp.int32)
+
+    def observe(key: Array, a: Array) -> Array:
+        key_s, key_step = jr.split(key)
+        return world.step(key_step, world.initial_state(key_s), a)[1]
+
+    beliefs = jax.jit(jax.vmap(agent.initial_belief))(keys)
+    return Case(experiment, agent, keys, beliefs, a, jax.vmap(observe)(keys, a))
+
+
+def fresh_cache() -> tempfile.TemporaryDirectory:
+    """A place for priors that nobody else wants."""
+    return tempfile.TemporaryDirectory(prefix="baddr-benchmark-")
+
+
+def time_plan(case: Case, **options: Any) -> tuple[float, int]:
+    """Seconds of a plan of all runs, and its simulated steps."""
+    left = jnp.full((case.runs,), case.agent.gba.horizon, jnp.int32)
+    plan = eqx.filter_jit(lambda agent, keys, beliefs: agent.plan(keys, beliefs, left))
+    seconds, root = time_and_result(plan, case.agent, case.keys, case.beliefs, **options)
+    return seconds, int(root.num_steps.sum())
+
+
+def time_roots(case: Case, **options: Any) -> float:
+    """Seconds to draw where the simulations start; their tables included, where there are some."""
+    n = case.experiment.planner.num_simulations
+    draw = eqx.filter_jit(
+        lambda agent, keys, beliefs: over_runs(lambda key, b: agent.gba.sample_roots(key, b, n))(
+            keys, beliefs
+        )
+    )
+    return time_and_result(draw, case.agent, case.keys, case.beliefs, **options)[0]
+
+
+def time_update(case: Case, **options: Any) -> tuple[float, float]:
+    """Seconds of a belief update of all runs, and the mean number of rounds of proposals."""
+    update = eqx.filter_jit(
+        lambda agent, keys, beliefs, a, o: over_runs(agent.update)(
+            keys, beliefs, a, o, jnp.zeros(a.shape, bool)
+        )
+    )
+    arguments = (case.agent, case.keys, case.beliefs, case.a, case.o)
+    seconds, (_, info) = time_and_result(update, *arguments, **options)
+    if case.experiment.filter.kind == "importance":
+        return seconds, 1.0
+    kept = case.beliefs.num_particles - info.num_filled  # at least: a last round may accept too many
+    rounds = kept / jnp.maximum(info.acceptance_rate * case.beliefs.num_particles, 1e-9)
+    return seconds, float(jnp.mean(jnp.where(kept > 0, rounds, case.experiment.filter.max_tries)))
+
+
+def time_learning(case: Case, **options: Any) -> float:
+    """Seconds of U alone: of every particle once."""
+
+    def learn(agent: Agent, key: Array, belief: Particles, a: Array, o: Array) -> Any:
+        n, s = belief.num_particles, belief.states.s
+        i, keys = jnp.arange(n, dtype=jnp.int32), jr.split(key, n)
+        return agent.gba.posterior.update_all(keys, belief.states.theta, i, s, a, s, o, jnp.array(True))
+
+    compiled = eqx.filter_jit(lambda agent, *rest: over_runs(lambda *one: learn(agent, *one))(*rest))
+    return time_and_result(compiled, case.agent, case.keys, case.beliefs, case.a, case.o, **options)[0]
