@@ -18,8 +18,17 @@ check: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
+# About 15 minutes on an idle machine. PEERS: the libraries from PyPI to compare with, which are installed in
+# ~/.cache/baddr-peers once (POMDPPlanners takes 7 GB there); `make bench PEERS=pomdp-py` leaves one out.
+PEERS ?= pomdp-py POMDPPlanners
+
 bench: .venv/installed
+	$(BIN)/python benchmarks/start.py --imports
+	$(BIN)/python benchmarks/peers.py --install $(PEERS)
 	$(BIN)/python benchmarks/planner.py
+	$(BIN)/python benchmarks/domains.py
+	$(BIN)/python benchmarks/roofline.py
+	$(BIN)/python benchmarks/scaling.py --picture results/scaling.png
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "baddr needs Python 3.11 or newer; set PYTHON=python3.x")'

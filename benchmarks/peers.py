@@ -1,6 +1,6 @@
 """Simulations a second of POMCP on the true, continuing tiger, side by side with other libraries.
 
-    python benchmarks/peers.py [--simulations 4096] [--rounds 3] [--environments FOLDER] [--install]
+    python benchmarks/peers.py [--simulations 4096] [--rounds 3] [--install pomdp-py POMDPPlanners]
 
 Opening a door redraws the tiger and the search goes on: every simulation takes 30 steps, in the tree and
 then by uniformly random actions. pomdp-py and POMDPPlanners, both from PyPI, run in environments of their
@@ -173,7 +173,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2, help="plans in each round")
     default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "baddr-peers"
     parser.add_argument("--environments", type=Path, default=default)
-    parser.add_argument("--install", action="store_true", help="make the peers' environments")
+    packages = sorted(set(PACKAGES.values()))
+    parser.add_argument("--install", nargs="*", choices=packages, default=[], help="make their environments")
     parser.add_argument("--measure", choices=THEIRS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -188,7 +189,7 @@ def main() -> None:
     print(about(), flush=True)
     environments = {}
     for peer in THEIRS:
-        python = environment(options.environments, PACKAGES[peer], options.install)
+        python = environment(options.environments, PACKAGES[peer], PACKAGES[peer] in options.install)
         if python is None:
             print(f"{peer} is not installed (--install does it): it is passed over.")
         else:

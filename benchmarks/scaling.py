@@ -38,10 +38,10 @@ def axes(gpu: bool) -> dict[str, Axis]:
             "simulations", [64, 256, 1024, 4096, 16384], "tiger, 1024 particles, 32 nodes; one run"
         ),
         "hidden": Axis(
-            "nodes of a layer", [32, 64, 128, 256, 512], "tiger, 4096 simulations, 128 particles; one run"
+            "nodes of a layer", [32, 128, 256, 512], "tiger, 4096 simulations, 128 particles; one run"
         ),
         "lanes": Axis(
-            "lanes of the road", [3, 6, 9, 12, 15], "128 simulations, 256 particles, 64 nodes; one run"
+            "lanes of the road", [3, 6, 9, 15], "128 simulations, 256 particles, 64 nodes; one run"
         ),
         "grid": Axis("cells of a side", [8, 16, 32, 64], "gridverse at the paper's settings; one run"),
     }
@@ -76,8 +76,8 @@ def measure(axis: str, sizes: list[int]) -> Iterator[tuple[int, float, float]]:
     for size in sizes:
         experiment, runs = experiment_of(axis, size)
         some = case(experiment, runs)
-        plan, _ = time_plan(some, repeats=3, most=6)
-        update, _ = time_update(some, repeats=3, most=6)
+        plan, _ = time_plan(some, repeats=5, most=4)
+        update, _ = time_update(some, repeats=5, most=4)
         yield size, 1e3 * plan, 1e3 * update
 
 
@@ -115,6 +115,7 @@ def draw(
         panel.legend(fontsize=7)
     figure.suptitle(f"BADDr, {note}", fontsize=9)
     figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
 
