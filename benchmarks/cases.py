@@ -91,9 +91,9 @@ def time_update(case: Case, **options: Any) -> tuple[float, float]:
     seconds, (_, info) = time_and_result(update, *arguments, **options)
     if case.experiment.filter.kind == "importance":
         return seconds, 1.0
-    kept = case.beliefs.num_particles - info.num_filled  # at least: a last round may accept too many
-    rounds = kept / jnp.maximum(info.acceptance_rate * case.beliefs.num_particles, 1e-9)
-    return seconds, float(jnp.mean(jnp.where(kept > 0, rounds, case.experiment.filter.max_tries)))
+    # It stops after the round in which it has all particles, and is stopped where some had to be filled.
+    rounds = jnp.where(info.num_filled > 0, case.experiment.filter.max_tries, 1 / info.acceptance_rate)
+    return seconds, float(jnp.mean(jnp.ceil(rounds - 1e-3)))
 
 
 def time_learning(case: Case, **options: Any) -> float:

@@ -31,6 +31,12 @@ class Work(NamedTuple):
         return max(self.flops / flop_rate, self.bytes / bandwidth)
 
 
+def architecture_of(posterior: Any) -> Any:
+    """Of the networks; where one half of D is given, of the other half's."""
+    halves = (posterior, getattr(posterior, "transition", None), getattr(posterior, "observation", None))
+    return next(half.architecture for half in halves if hasattr(half, "architecture"))
+
+
 def forward(architecture: Any, net: str) -> float:
     """Flops of one input through a network: a multiplication and an addition for each weight."""
     return 2 * sum(a * b for a, b in pairwise(architecture.widths(net)))
@@ -45,7 +51,7 @@ def plan_work(some: Any, steps: float) -> Work:
     """Where the networks are tabulated, each simulation evaluates them at all rows; elsewhere at each of its
     steps. Weights are read once for each particle that is drawn."""
     gba, n = some.agent.gba, some.experiment.planner.num_simulations
-    architecture, rows = gba.posterior.architecture, gba.rows
+    architecture, rows = architecture_of(gba.posterior), gba.rows
     T, O = forward(architecture, "T"), forward(architecture, "O")
     flops = n * (len(rows.T) * T + len(rows.O) * O) if rows else steps * (T + O)
     distinct = min(n, some.beliefs.num_particles)  # weights that are read more than once may stay in a cache
@@ -55,7 +61,7 @@ def plan_work(some: Any, steps: float) -> Work:
 def update_work(some: Any, rounds: float) -> Work:
     """Every round sends all particles through both networks (F); U goes forward again and back: 3 F. Weights
     are read once a round, and once more for U, which writes them."""
-    architecture, n = some.agent.gba.posterior.architecture, some.beliefs.num_particles
+    architecture, n = architecture_of(some.agent.gba.posterior), some.beliefs.num_particles
     F = forward(architecture, "T") + forward(architecture, "O")
     return Work(n * (rounds + 3) * F, n * (rounds + 2) * size(architecture))
 
