@@ -44,13 +44,13 @@ def start(*arguments: object, **environment: str) -> subprocess.Popen:
     return subprocess.Popen(command, env=os.environ | environment, **pipes)
 
 
-def finish(process: subprocess.Popen, seconds: float = 240) -> tuple[int, str]:
+def finish(process: subprocess.Popen, seconds: float = 900) -> tuple[int, str]:
     """The exit code, and what was said on stderr."""
     _, error = process.communicate(timeout=seconds)
     return process.returncode, error
 
 
-def until(holds: Callable[[], object], process: subprocess.Popen, seconds: float = 120) -> None:
+def until(holds: Callable[[], object], process: subprocess.Popen, seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert process.poll() is None, process.communicate()
@@ -258,7 +258,7 @@ runner.begin(experiment, Folder(Path(sys.argv[1]) / "one"), lambda *_: None)
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-c", code, tmp_path]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     slots = max(2, len(os.sched_getaffinity(0)))
     assert done.stdout.split() == ["2", str(slots), str(slots)]
