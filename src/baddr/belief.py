@@ -70,9 +70,8 @@ def importance_sampling(
     """Step every particle once, learn, and weigh it by p(o | s, a, s'; D) of the D it stepped with.
 
     The particles are resampled first where their effective sample size is below `resample_below`,
-    systematically or by independent draws. The
-    weight takes D from the parameters before U, or after it with `weight_after_update`, as the
-    authors' program does.
+    systematically or by independent draws. The weight takes D from the parameters before U, or after it with
+    `weight_after_update`, as the authors' program does.
     """
     n = belief.num_particles
     key_resample, key_particles = jr.split(key)

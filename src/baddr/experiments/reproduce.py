@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from baddr.errors import UserError
 from baddr.experiments.catalog import LEARNERS, NETWORK_AGENTS
@@ -31,15 +31,10 @@ Progress = Callable[[str, float, str], None]  # which part, how much of all is d
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Sizes):
     """What was asked for: `reproduce.toml`."""
 
     figures: tuple[str, ...] = ("all",)
-    preset: Literal["quick", "paper"] = "quick"
-    runs: int = 0
-    episodes: int = 0
-    ensembles: int = 0
-    seed: int = 0
 
     @property
     def sizes(self) -> Sizes:

@@ -2,8 +2,8 @@
 
 theta holds the weights w, epsilon the dropout masks: w~ = w . diag(z) is never formed, the masks act on the
 activations. A particle's weights are one flat vector (2,629 numbers, 10.5 kB, with networks of 32 nodes on
-tiger): a planner fetches them at each simulated step, and one stretch of memory costs it about half of what
-a dozen separate matrices do.
+tiger): a planner that does not tabulate them fetches them at each simulated step, and one stretch of memory
+costs it about half of what a dozen separate matrices do.
 """
 
 import math

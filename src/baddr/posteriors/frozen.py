@@ -1,8 +1,7 @@
 """U = identity: the belief re-weights its models and never changes them."""
 
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Float, Int, Key, PyTree
 
-from baddr.particles import tree_at_index
 from baddr.pomdp import Action, Dynamics, Observation, State
 from baddr.posteriors.base import Posterior, Rows, Theta
 
@@ -35,19 +34,6 @@ class Frozen(Posterior):
         self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
     ) -> Theta:
         return theta
-
-    def update_all(
-        self,
-        keys: Key[Array, " n"],
-        thetas: Theta,
-        i: Int[Array, " n"],
-        s: Int[Array, "n state_features"],
-        a: Action,
-        s_next: Int[Array, "n state_features"],
-        o: Observation,
-        learn: Bool[Array, ""],
-    ) -> Theta:
-        return tree_at_index(thetas, i)
 
     def observation_moments(
         self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
