@@ -13,7 +13,7 @@ from timing import time_and_result
 
 from baddr import prng
 from baddr.agent import Agent
-from baddr.experiments.build import build_agent, build_domain
+from baddr.experiments.build import build_agent, build_domain, build_posterior
 from baddr.experiments.engine import Local
 from baddr.experiments.experiment import Experiment
 from baddr.experiments.runner import choose_lanes
@@ -40,10 +40,12 @@ def case(experiment: Experiment[Any], runs: int, batches: int = 0, lanes: int = 
     """The networks are trained on `batches` batches: how good they are hardly changes what anything costs."""
     short = replace(experiment.pretrain, batches=batches, max_gap=1e9)
     experiment = replace(experiment, pretrain=short, runs=runs, chunk_size=runs)
-    lanes = lanes or experiment.planner.lanes or choose_lanes(experiment, Local().place())
-    experiment = replace(experiment, planner=replace(experiment.planner, lanes=lanes))
     domain = build_domain(experiment)
-    agent = build_agent(experiment, domain)
+    posterior, _ = build_posterior(experiment, domain)
+    agent = build_agent(experiment, domain, posterior)
+    lanes = lanes or experiment.planner.lanes or choose_lanes(experiment, agent, Local().place())
+    experiment = replace(experiment, planner=replace(experiment.planner, lanes=lanes))
+    agent = build_agent(experiment, domain, posterior)
     world, keys = domain.pomdp, jr.split(prng.key(0), runs)
     # Tiger listens; elsewhere any action will do.
     a = jnp.full((runs,), world.num_actions - 1, jnp.int32)

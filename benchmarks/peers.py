@@ -132,18 +132,20 @@ def ours(simulations: int, particles: int, runs: int, lanes: int) -> Callable[[]
     import jax.random as jr
 
     from baddr import prng
+    from baddr.belief import initial_belief
     from baddr.domains.tiger import Tiger, dynamics
-    from baddr.particles import Particles, uniform_weights
+    from baddr.gba_pomdp import GBAPOMDP
     from baddr.planner import search
+    from baddr.posteriors import Known
 
     class Continuing(Tiger):
         def is_terminal(self, s, a, s_next):
             return jnp.array(False)
 
-    pomdp = Continuing(dynamics=dynamics(1 - NOISE), discount=DISCOUNT)
+    D = dynamics(1 - NOISE)
+    pomdp = GBAPOMDP(Continuing(dynamics=D, discount=DISCOUNT), Known(D))
     keys = jr.split(prng.key(0), runs)
-    states = jax.vmap(jax.vmap(pomdp.initial_state))(jax.vmap(lambda k: jr.split(k, particles))(keys))
-    belief = Particles(states, jnp.tile(uniform_weights(particles), (runs, 1)))
+    belief = jax.vmap(lambda key: initial_belief(key, pomdp, particles))(keys)
 
     def plan(keys, belief):
         return search(

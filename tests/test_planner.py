@@ -21,6 +21,7 @@ from baddr.planner import best_action, effective_depth, ucb
 from baddr.planner import search as plain_search
 from baddr.pomdp import POMDP, Dynamics, Table
 from baddr.posteriors import Dirichlet, Known
+from baddr.search_kernel import search_tables
 
 DOMAIN = tiger.make_domain()
 TRUE = GBAPOMDP(DOMAIN.pomdp, Known(DOMAIN.pomdp.dynamics))
@@ -43,7 +44,7 @@ class Chain(POMDP):
     discount: float = eqx.field(static=True, default=0.5)
     horizon: int = eqx.field(static=True, default=4)
     state_sizes: tuple[int, ...] = eqx.field(static=True, default=(8,))
-    observation_sizes: tuple[int, ...] = eqx.field(static=True, default=(1,))
+    observation_sizes: tuple[int, ...] = eqx.field(static=True, default=(2,))
     num_actions: int = eqx.field(static=True, default=2)
     end: int = eqx.field(static=True, default=99)
 
@@ -67,7 +68,14 @@ def chain(**fields) -> Chain:
     T = np.zeros((8, 2, 8), np.float32)
     for s in range(8):
         T[s, 0, s] = T[s, 1, min(s + 1, 7)] = 1
-    return Chain(dynamics=Table(jnp.asarray(T), jnp.ones((2, 8, 1)), (8,), (1,)), **fields)
+    O = np.zeros((2, 8, 2), np.float32)
+    O[:, :, 1] = 1  # always the same
+    return Chain(dynamics=Table(jnp.asarray(T), jnp.asarray(O), (8,), (2,)), **fields)
+
+
+def known(pomdp: POMDP) -> GBAPOMDP:
+    """Small enough, and with enough observations, for a search in a kernel."""
+    return GBAPOMDP(pomdp, Known(pomdp.dynamics), most_rows=1000)
 
 
 def one_state_belief(num_runs: int = 1) -> Particles:
@@ -85,14 +93,14 @@ def test_visits_sum_to_the_number_of_simulations(lanes):
     assert np.all(np.asarray(root.N).sum(-1) == 300)
 
 
-@pytest.mark.parametrize("lanes", [1, 4])
-def test_bandit_values_are_the_mean_rewards(lanes):
+@pytest.mark.parametrize(("lanes", "kernel"), [(1, False), (4, False), (1, True)])
+def test_bandit_values_are_the_mean_rewards(lanes, kernel):
     """One step left: Q(open) is the mean of its rewards, and Q(listen) is -1 exactly.
 
     Visits in flight count, so exploration alone stays even, but for the lanes that choose at once.
     """
-    settings = dict(num_particles=1000, num_simulations=600, exploration=1e6, steps_left=1, lanes=lanes)
-    root = plan(TRUE, num_runs=64, **settings)
+    settings = dict(num_particles=1000, num_simulations=600, exploration=1e6, steps_left=1)
+    root = plan(TRUE, num_runs=64, lanes=lanes, kernel=kernel, **settings)
     Q, N = np.asarray(root.Q), np.asarray(root.N)
     assert np.all(Q[:, 2] == -1)
     assert np.all(np.abs(N - 200) < lanes)
@@ -259,7 +267,8 @@ def test_a_run_alone_plans_as_in_a_batch():
     assert jnp.array_equal(single.N[0], together.N[2])
 
 
-def test_inactive_runs_are_passed_over():
+@pytest.mark.parametrize("kernel", [False, True])
+def test_inactive_runs_are_passed_over(kernel):
     keys = jr.split(prng.key(0), 3)
     beliefs = jax.vmap(lambda k: initial_belief(k, TRUE, 8))(keys)
     root = search(
@@ -271,6 +280,7 @@ def test_inactive_runs_are_passed_over():
         depth=30,
         steps_left=jnp.full((3,), 30),
         active=jnp.array([True, False, True]),
+        kernel=kernel,
     )
     assert np.asarray(root.N).sum(-1).tolist() == [32, 0, 32]
     assert np.asarray(root.num_steps)[1] == 0
@@ -295,6 +305,54 @@ def test_planning_without_root_sampling_learns_inside_the_simulation():
     gap = np.asarray(sampled.Q[:, 2]).mean() - np.asarray(learning.Q[:, 2]).mean()
     spread = np.asarray(sampled.Q[:, 2]).std() + np.asarray(learning.Q[:, 2]).std()
     assert abs(gap) < 4 * spread / np.sqrt(8)
+
+
+POSTERIORS = {
+    "known": Known(DOMAIN.pomdp.dynamics),
+    "counts": Dirichlet(DOMAIN.counts, *tiger.SIZES),
+}
+
+
+@pytest.mark.parametrize("name", POSTERIORS)
+def test_the_kernel_searches_as_the_loop_does(name):
+    """Visits, values, nodes and steps of 200 searches of 150 simulations, means within 4 standard errors; the
+    tiger goes on after a door is opened, so all of D is used, and every simulation takes all its steps."""
+    gba = GBAPOMDP(Continuing(DOMAIN.pomdp.dynamics), POSTERIORS[name])
+    settings = dict(num_runs=200, num_simulations=150, exploration=30.0, depth=6)
+    loop, kernel = (plan(gba, kernel=k, seed=k, **settings) for k in (False, True))
+    assert np.all(np.asarray(kernel.num_steps) == 150 * 6)
+    for ours, theirs in zip(kernel[:3], loop[:3], strict=True):
+        ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
+        standard_error = np.sqrt((ours.var(0) + theirs.var(0)) / 200)
+        assert np.all(np.abs(ours.mean(0) - theirs.mean(0)) < 4 * standard_error)
+
+
+class Continuing(tiger.Tiger):
+    def is_terminal(self, s, a, s_next):
+        return jnp.array(False)
+
+
+def test_the_kernel_is_exact_where_nothing_is_random():
+    """With one step left walking is worth 1 and staying 0; with two, 1 + .5 (1 or 2) and .5 (0 or 1): the
+    first visit of a child is a rollout, and exploration alone then visits its actions in turn."""
+    pomdp = known(chain(horizon=2))
+    for steps_left, Q in ((1, [0.0, 1.0]), (2, [0.25, 1.75])):
+        root = plan(pomdp, 5, num_simulations=402, exploration=1e6, steps_left=steps_left, kernel=True)
+        np.testing.assert_allclose(root.Q, [Q] * 5, atol=0.01)
+        assert np.all(np.asarray(root.N) == 201)
+        assert np.all(np.asarray(root.num_nodes) == (1 if steps_left == 1 else 3))
+
+
+def test_the_kernel_compiles_for_a_gpu_at_the_size_of_the_paper():
+    def searched(keys, beliefs):
+        s, limit = jnp.zeros((2048, 4096), jnp.int32), jnp.full((2048,), 30)
+        tables, active = TRUE.tables(beliefs, (s, ())), limit > 0
+        return search_tables(keys, tables, s, limit, active, discount=0.95, exploration=100.0, depth=30)
+
+    keys = jax.ShapeDtypeStruct((2048,), prng.key(0).dtype)
+    beliefs = jax.eval_shape(jax.vmap(lambda k: initial_belief(k, TRUE, 1024)), keys)
+    lowered = jax.jit(searched).trace(keys, beliefs).lower(lowering_platforms=("cuda",))
+    assert "triton" in lowered.as_text()
 
 
 # A second version: recursion, dictionaries, and the formulas as printed.
@@ -343,11 +401,12 @@ def plain_pouct(generator, num_simulations, u=100.0, depth=30, gamma=0.95, accur
     return tree[()]
 
 
-def test_same_distribution_as_a_plain_version():
+@pytest.mark.parametrize("kernel", [False, True])
+def test_same_distribution_as_a_plain_version(kernel):
     """Root visits and values over 200 searches of 100 simulations each; means within 4 standard errors."""
     generator = np.random.default_rng(0)
     plain = [plain_pouct(generator, 100) for _ in range(200)]
-    fast = plan(TRUE, num_runs=200, num_particles=1024, num_simulations=100)
+    fast = plan(TRUE, num_runs=200, num_particles=1024, num_simulations=100, kernel=kernel)
     for ours, theirs in (
         (np.asarray(fast.N), np.array([N for N, _ in plain])),
         (np.asarray(fast.Q), np.array([Q for _, Q in plain])),
@@ -390,20 +449,15 @@ def plain_chain(generator, num_simulations, u, depth, gamma):
     return tree[()]
 
 
-def test_each_level_backs_up_the_return_from_its_own_level():
+@pytest.mark.parametrize("kernel", [False, True])
+def test_each_level_backs_up_the_return_from_its_own_level(kernel):
     """gamma = .3: a return that is not divided by gamma^j looks too small below the root, and the choices
     there turn into exploration. 300 searches each; means within 4 standard errors."""
     generator = np.random.default_rng(0)
     plain = np.array([plain_chain(generator, 100, 0.5, 5, 0.3)[1] for _ in range(300)])
-    fast = search(
-        jr.split(prng.key(0), 300),
-        chain(discount=0.3, horizon=5),
-        one_state_belief(300),
-        num_simulations=100,
-        exploration=0.5,
-        depth=5,
-        steps_left=jnp.full((300,), 5),
-    )
+    pomdp = known(chain(discount=0.3, horizon=5))
+    settings = dict(num_simulations=100, exploration=0.5, depth=5, num_particles=1)
+    fast = plan(pomdp, num_runs=300, steps_left=5, kernel=kernel, **settings)
     ours = np.asarray(fast.Q)
     standard_error = np.sqrt((ours.var(0) + plain.var(0)) / 300)
     assert np.all(np.abs(ours.mean(0) - plain.mean(0)) < 4 * standard_error)

@@ -1,5 +1,6 @@
 """The General Bayes-Adaptive POMDP (Def. 4): learning as planning in a POMDP over (s, theta)."""
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -7,15 +8,26 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.particles import Particles
-from baddr.pomdp import POMDP, Action, Observation, Scalar, feature_vector
+from baddr.pomdp import (
+    POMDP,
+    Action,
+    Dynamics,
+    Observation,
+    Scalar,
+    SplitDynamics,
+    State,
+    Tables,
+    feature_vector,
+)
 from baddr.posteriors.base import Posterior, Rows
 
 # A simulation takes about three steps. Evaluating D at this many inputs before the search costs less than
 # evaluating it where the search goes, one simulated step after another: see docs/results.md.
 MOST_ROWS = 32
+MOST_OBSERVATIONS = 64  # of a search in a GPU kernel, whose loop over them is unrolled
 
 
 class AugmentedState(NamedTuple):
@@ -42,13 +54,13 @@ class GBAPOMDP(POMDP):
     num_actions: int = eqx.field(static=True)
     discount: float = eqx.field(static=True)
     horizon: int = eqx.field(static=True)
-    rows: Rows | None = eqx.field(static=True)  # where each simulation's D is tabulated before the search
+    rows: Rows | None = eqx.field(static=True)  # the inputs of D that matter, where they are few
 
     def __init__(
         self, pomdp: POMDP, posterior: Posterior, root_sampling: bool = True, most_rows: int = MOST_ROWS
     ):
         self.pomdp, self.posterior, self.root_sampling = pomdp, posterior, root_sampling
-        self.rows = rows_that_matter(pomdp, most_rows) if root_sampling and posterior.tabulates else None
+        self.rows = rows_that_matter(pomdp, most_rows) if root_sampling and posterior.draws_once else None
         self.state_sizes, self.observation_sizes = pomdp.state_sizes, pomdp.observation_sizes
         self.num_actions, self.discount, self.horizon = pomdp.num_actions, pomdp.discount, pomdp.horizon
 
@@ -85,17 +97,88 @@ class GBAPOMDP(POMDP):
             return s, (i, self.posterior.draw(key_D, theta))
 
         s, (i, epsilon) = jax.vmap(one)(jr.split(key, n))
-        if self.rows is None:
+        if self.rows is None or not self.posterior.tabulates:
             return s, (i, epsilon)
         return s, self.posterior.tabulate(belief.states.theta, i, epsilon, self.rows)
 
     def root_pomdp(self, belief: Particles, draw: PyTree) -> POMDP:
         if not self.root_sampling:
             return self
-        if self.rows is not None:
-            return self.pomdp.with_dynamics(self.posterior.tabulated(draw, self.rows))
+        return self.pomdp.with_dynamics(self._dynamics(belief, draw))
+
+    def _dynamics(self, belief: Particles, draw: PyTree) -> Dynamics:
+        """The D of the simulation with this `draw`."""
+        if self.rows is not None and self.posterior.tabulates:
+            return self.posterior.tabulated(draw, self.rows)
         i, epsilon = draw
-        return self.pomdp.with_dynamics(self.posterior.dynamics_of(belief.states.theta, i, epsilon))
+        return self.posterior.dynamics_of(belief.states.theta, i, epsilon)
+
+    def tables(self, belief: Particles, draws: PyTree) -> Tables | None:
+        few = self.num_states > 1 and 1 < self.num_observations <= MOST_OBSERVATIONS
+        if self.rows is None or not all(self.rows) or not few:
+            return None
+        p_T, p_O = jax.vmap(self._tables)(belief, draws)
+        row_T = np.full((self.num_states, self.num_actions), -1, np.int32)
+        row_O = np.full((*row_T.shape, self.num_states), -1, np.int32)
+        for row, index in enumerate(self.rows.T):
+            row_T[index] = row
+        for row, index in enumerate(self.rows.O):
+            row_O[index] = row
+        is_terminal, reward = outcomes(self.pomdp)
+        return Tables(cumulative(p_T), cumulative(p_O), row_T, row_O, reward, is_terminal)
+
+    def _tables(
+        self, belief: Particles, draws: PyTree
+    ) -> tuple[Float[Array, "draws T_rows S"], Float[Array, "draws O_rows Z"]]:
+        """p(s' | s, a) and p(o | s, a, s') of each draw at the rows that matter; of one, where D is known."""
+        assert self.rows is not None
+        if not self.posterior.tabulates and not jax.tree.leaves((belief.states.theta, draws[1])):
+            draws = jax.tree.map(lambda x: x[:1], draws)
+        s, o = _all_vectors(self.state_sizes), _all_vectors(self.observation_sizes)
+        s_T, a_T = (np.array(x, np.int32) for x in zip(*self.rows.T, strict=True))
+        s_O, a_O, s_next_O = (np.array(x, np.int32) for x in zip(*self.rows.O, strict=True))
+
+        def one(draw: PyTree) -> tuple[Array, Array]:
+            D = self._dynamics(belief, draw)
+            T = jax.vmap(lambda s_, a: jax.vmap(lambda s_next: _transition_prob(D, s_, a, s_next, o))(s))
+            O = jax.vmap(
+                lambda s_, a, s_next: jax.vmap(lambda o: D.observation_log_prob(s_, a, s_next, o))(o)
+            )
+            return T(s[s_T], jnp.asarray(a_T)), jnp.exp(O(s[s_O], jnp.asarray(a_O), s[s_next_O]))
+
+        return jax.vmap(one)(draws)
+
+
+def cumulative(p: Float[Array, "*rows values"]) -> Float[Array, "*rows fewer_values"]:
+    """Running sums in proportion to the last, which is left out. From the last possible value on they are
+    exactly 1, so that a uniform number in [0, 1) never draws an impossible one."""
+    running = jnp.cumsum(p, axis=-1)
+    return running[..., :-1] / running[..., -1:]
+
+
+def _all_vectors(sizes: tuple[int, ...]) -> Int[Array, "values features"]:
+    numbers = jnp.arange(math.prod(sizes), dtype=jnp.int32)
+    return jax.vmap(lambda i: feature_vector(i, sizes))(numbers)
+
+
+def _transition_prob(
+    D: Dynamics, s: State, a: Action, s_next: State, every_o: Int[Array, "Z observation_features"]
+) -> Scalar:
+    """p(s' | s, a; D): the sum of D(s', o | s, a) over o, where D does not give it itself."""
+    if isinstance(D, SplitDynamics):
+        return jnp.exp(D.transition_log_prob(s, a, s_next))
+    return jnp.sum(jnp.exp(jax.vmap(lambda o: D.log_prob(s, a, s_next, o))(every_o)))
+
+
+def outcomes(pomdp: POMDP) -> tuple[Bool[Array, "S A S"], Float[Array, "S A S"]]:
+    """Whether (s, a, s') ends the episode, and R(s, a, s')."""
+
+    def outcome(s: State, a: Action, s_next: State) -> tuple[Bool[Array, ""], Scalar]:
+        return pomdp.is_terminal(s, a, s_next), pomdp.reward(s, a, s_next)
+
+    over = lambda f, axis: jax.vmap(f, in_axes=tuple(0 if j == axis else None for j in range(3)))
+    s = _all_vectors(pomdp.state_sizes)
+    return over(over(over(outcome, 2), 1), 0)(s, jnp.arange(pomdp.num_actions, dtype=jnp.int32), s)
 
 
 def rows_that_matter(pomdp: POMDP, most: int) -> Rows | None:
@@ -108,14 +191,8 @@ def rows_that_matter(pomdp: POMDP, most: int) -> Rows | None:
     if S * A * S > most**3:
         return None
 
-    def outcome(i: Array, a: Array, i_next: Array) -> tuple[Bool[Array, ""], Scalar]:
-        s, s_next = (feature_vector(x, pomdp.state_sizes) for x in (i, i_next))
-        return pomdp.is_terminal(s, a, s_next), pomdp.reward(s, a, s_next)
-
-    over = lambda f, axis: jax.vmap(f, in_axes=tuple(0 if j == axis else None for j in range(3)))
-    numbers = (jnp.arange(n, dtype=jnp.int32) for n in (S, A, S))
     try:
-        ends, r = (np.asarray(x) for x in over(over(over(outcome, 2), 1), 0)(*numbers))
+        ends, r = (np.asarray(x) for x in jax.jit(lambda: outcomes(pomdp))())
     except jax.errors.TracerArrayConversionError:  # a POMDP that is an argument of a compiled function
         return None
     seen = ~ends.all(axis=2) | (r != r[:, :, :1]).any(axis=2)

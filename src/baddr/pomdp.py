@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -102,6 +102,21 @@ class Table(SplitDynamics):
         return jnp.log(row[flat_index(o, self.observation_sizes)]) - jnp.log(jnp.sum(row))
 
 
+class Tables(NamedTuple):
+    """D of some simulations of each run at the inputs that matter, and the rest of the POMDP as tables.
+
+    T and O are cumulative probabilities without the last one, which is 1; `row_T` and `row_O` number their
+    rows, -1 where the outcome does not matter. All simulations of a run may share one table.
+    """
+
+    T: Float[Array, "runs tables T_rows _"]
+    O: Float[Array, "runs tables O_rows _"]
+    row_T: Int[np.ndarray, "S A"]
+    row_O: Int[np.ndarray, "S A S"]
+    reward: Float[Array, "S A S"]
+    is_terminal: Bool[Array, "S A S"]
+
+
 class POMDP(eqx.Module):
     """The tuple (S, A, O, D, R, gamma, K, p_s0).
 
@@ -147,6 +162,10 @@ class POMDP(eqx.Module):
     def root_pomdp(self, belief: Particles, draw: PyTree) -> "POMDP":
         """The POMDP that the simulation with this `draw` runs in."""
         return self
+
+    def tables(self, belief: Particles, draws: PyTree) -> Tables | None:
+        """What the simulations of each run with these draws can see, where that is little."""
+        return None
 
     @property
     def num_states(self) -> int:

@@ -68,8 +68,11 @@ def choose_chunk_size(experiment: Experiment[Any], agent: Agent | A2C, place: Pl
     return max(1, min(share, limit, LARGEST_CHUNK.get(place.platform, 4096)))
 
 
-def choose_lanes(experiment: Experiment[Any], place: Place) -> int:
-    """Simulations of a tree in flight: what few runs need to fill the device, while it costs no return."""
+def choose_lanes(experiment: Experiment[Any], agent: Agent, place: Place) -> int:
+    """Simulations of a tree in flight: what few runs need to fill the device, while it costs no return; one
+    where a GPU searches in a single kernel."""
+    if place.platform == "gpu" and agent.gba.rows is not None:
+        return 1
     width = WIDTH.get(place.platform, 4096) // experiment.chunk_size
     return max(1, min(width, experiment.planner.num_simulations // SIMULATIONS_PER_LANE))
 
@@ -101,7 +104,7 @@ def resolve(
         experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, agent, place))
     if experiment.planner.lanes == 0:
         experiment = replace(
-            experiment, planner=replace(experiment.planner, lanes=choose_lanes(experiment, place))
+            experiment, planner=replace(experiment.planner, lanes=choose_lanes(experiment, agent, place))
         )
         agent = build_agent(experiment, domain, posterior)
     return Resolved(experiment, domain, agent, fit)

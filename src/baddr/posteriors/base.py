@@ -78,6 +78,11 @@ class Posterior(eqx.Module):
         return self.dynamics(tree_at_index(thetas, i), epsilon)
 
     @property
+    def draws_once(self) -> bool:
+        """Whether a D that was drawn is one distribution, and no step of it draws anew."""
+        return True
+
+    @property
     def tabulates(self) -> bool:
         """Whether D is worth a table where it has few inputs: it is then `tabulated` from `tabulate`."""
         return False

@@ -327,8 +327,12 @@ class Dropout(Posterior):
         return DropoutDynamics(self.architecture.layers(theta), epsilon, self.architecture)
 
     @property
+    def draws_once(self) -> bool:
+        return not self.architecture.network.redraw_masks
+
+    @property
     def tabulates(self) -> bool:
-        return self.architecture.networks == "TO" and not self.architecture.network.redraw_masks
+        return self.architecture.networks == "TO" and self.draws_once
 
     def tabulate(
         self, thetas: Float[Array, "particles weights"], i: Int[Array, " n"], epsilon: Array, rows: Rows

@@ -20,6 +20,13 @@ class Frozen(Posterior):
     def dynamics(self, theta: Theta, epsilon: PyTree) -> Dynamics:
         return self.posterior.dynamics(theta, epsilon)
 
+    def dynamics_of(self, thetas: Theta, i: Int[Array, ""], epsilon: PyTree) -> Dynamics:
+        return self.posterior.dynamics_of(thetas, i, epsilon)
+
+    @property
+    def draws_once(self) -> bool:
+        return self.posterior.draws_once
+
     @property
     def tabulates(self) -> bool:
         return self.posterior.tabulates

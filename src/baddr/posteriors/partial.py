@@ -58,10 +58,22 @@ class Partial(Posterior):
         key_T, key_O = jr.split(key)
         return self.transition.draw(key_T, theta[0]), self.observation.draw(key_O, theta[1])
 
+    @property
+    def draws_once(self) -> bool:
+        return self.transition.draws_once and self.observation.draws_once
+
     def dynamics(self, theta: tuple[Theta, Theta], epsilon: tuple[PyTree, PyTree]) -> PartialDynamics:
         return PartialDynamics(
             split(self.transition.dynamics(theta[0], epsilon[0])),
             split(self.observation.dynamics(theta[1], epsilon[1])),
+        )
+
+    def dynamics_of(
+        self, thetas: tuple[Theta, Theta], i: Int[Array, ""], epsilon: tuple[PyTree, PyTree]
+    ) -> PartialDynamics:
+        return PartialDynamics(
+            split(self.transition.dynamics_of(thetas[0], i, epsilon[0])),
+            split(self.observation.dynamics_of(thetas[1], i, epsilon[1])),
         )
 
     def update(
