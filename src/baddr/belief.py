@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.particles import (
+    NOBODY,
     Particles,
     bytes_of,
     independent_indices,
@@ -147,9 +148,9 @@ def rejection_sampling(
 
     posterior, thetas = gba.posterior, belief.states.theta
 
-    def draw(key: Key[Array, ""]) -> tuple[Int[Array, ""], PyTree, Key[Array, ""]]:
+    def draw(key: Key[Array, ""], wanted: Bool[Array, ""]) -> tuple[Int[Array, ""], PyTree, Key[Array, ""]]:
         key_particle, key_D, key_step = jr.split(key, 3)
-        i = belief.sample(key_particle)
+        i = jnp.where(wanted, belief.sample(key_particle), NOBODY)
         return i, posterior.draw(key_D, tree_at_index(thetas, i)), key_step
 
     def propose(
@@ -162,7 +163,8 @@ def rejection_sampling(
     def block(carry):
         kept, count, number, *_ = carry
         keys = jr.split(jr.fold_in(key_blocks, number), n)
-        drawn = jax.vmap(draw)(keys)
+        # Under vmap a run that has its particles goes on with the others, and what it proposes is discarded.
+        drawn = jax.vmap(draw, in_axes=(0, None))(keys, unfinished(carry))
         ancestors, s_next, accepted, log_likelihood = over_particles(propose, bytes_of(thetas))(*drawn)
         place = jnp.where(accepted, count + jnp.cumsum(accepted, dtype=jnp.int32) - 1, n)
         kept = _Proposals(

@@ -14,6 +14,8 @@ from baddr.prng import categorical
 
 CACHE = 256 * 1024  # bytes of parameters at a time on a CPU: a quarter of a core's second-level cache
 
+NOBODY = -1  # the index of a particle whose D is not wanted: a GPU's kernels compute nothing for it
+
 
 def tree_at_index(tree: PyTree, i: Int[Array, "..."]) -> PyTree:
     """Entry (or entries) i of every leaf's leading axis."""

@@ -19,7 +19,9 @@ from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from baddr.particles import bytes_of, over_particles
 from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State, feature_vector, flat_index
+from baddr.posteriors import kernels
 from baddr.posteriors.base import Posterior, Rows
+from baddr.posteriors.kernels import Example, Net, Words
 from baddr.settings import Network
 
 MASK_BITS = 16  # dropout probabilities are rounded to multiples of 2^-16
@@ -89,6 +91,21 @@ class Architecture(NamedTuple):
                 layers.append((theta[start:middle].reshape(fan_in, fan_out), theta[middle:end]))
             nets.append(tuple(layers))
         return Layers(*nets)
+
+    def net(self, net: str) -> Net:
+        """T or O, of two hidden layers, for the kernels."""
+        inputs, hidden, _, outputs = self.widths(net)
+        start = self.num_weights("T") if net == "O" else 0
+        return Net(start, inputs, hidden, outputs, self.network.dropout)
+
+    def inputs_T(self, s: State, a: Action) -> Float[Array, " inputs"]:
+        return jnp.concatenate([self._encode(s), one_hot(a, self.num_actions)])
+
+    def inputs_O(self, s: State, a: Action, s_next: State) -> Float[Array, " inputs"]:
+        return jnp.concatenate([self.inputs_T(s, a), self._encode(s_next)])
+
+    def _encode(self, s: State) -> Float[Array, " inputs"]:
+        return encode(s, self.state_sizes, self.coding)
 
 
 def initial_weights(key: Key[Array, ""], architecture: Architecture) -> Weights:
@@ -203,10 +220,21 @@ def _running_sum(p: Float[Array, "features values"]) -> Float[Array, "features v
     return jnp.stack(columns, axis=1)
 
 
+class Particle(eqx.Module):
+    """The weights of particle i where they lie among those of all particles: for the kernels."""
+
+    thetas: Float[Array, "particles weights"]
+    i: Int[Array, ""]
+    interpret: bool = eqx.field(static=True)
+
+    def forward(self, net: Net, X: Float[Array, "m inputs"], words: Words) -> tuple[Array, Array]:
+        return kernels.forward(self.thetas, self.i, X, words, net, self.interpret)
+
+
 class DropoutDynamics(SplitDynamics):
     """The D of weights w under dropout masks z: p(s', o | s, a; w~), the summand of Eq. 12."""
 
-    w: Layers
+    w: Layers | Particle
     masks: Masks
     architecture: Architecture = eqx.field(static=True)
 
@@ -224,11 +252,25 @@ class DropoutDynamics(SplitDynamics):
     def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
         return log_prob_of(self._O(self.masks, s, a, s_next), self.architecture.observation_sizes, o)
 
+    def log_probs(self, s: State, a: Action, s_next: State, o: Observation) -> tuple[Scalar, Scalar]:
+        """log p(s' | s, a; w~) and log p(o | s, a, s'; w~); 0 for a network that is not there."""
+        networks = self.architecture.networks
+        log_T = self.transition_log_prob(s, a, s_next) if "T" in networks else jnp.zeros(())
+        return log_T, self.observation_log_prob(s, a, s_next, o) if "O" in networks else jnp.zeros(())
+
     def loss(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
         """L(w~; (s, a), (s', o)) = -log p(s', o | s, a; w~), over the networks that there are (Eq. 14)."""
-        log_T = self.transition_log_prob(s, a, s_next) if self.w.T else jnp.zeros(())
-        log_O = self.observation_log_prob(s, a, s_next, o) if self.w.O else jnp.zeros(())
+        log_T, log_O = self.log_probs(s, a, s_next, o)
         return -log_T - log_O
+
+    def tabulate(self, X_T: Float[Array, "_ _"], X_O: Float[Array, "_ _"]) -> "DropoutTable":
+        """The networks' outputs at these inputs."""
+        if isinstance(self.w, Particle):
+            T, _ = self.w.forward(self.architecture.net("T"), X_T, self.masks[0])
+            O, _ = self.w.forward(self.architecture.net("O"), X_O, self.masks[1])
+            return DropoutTable(T, O)
+        T = jax.vmap(lambda x: self._logits("T", x, self.masks[0]))(X_T)
+        return DropoutTable(T, jax.vmap(lambda x: self._logits("O", x, self.masks[1]))(X_O))
 
     def _masks_of_draw(self, key: Key[Array, ""]) -> tuple[Key[Array, ""], Masks]:
         """The masks that a draw of s' or o uses: this D's own, or new ones from the draw's key."""
@@ -238,22 +280,18 @@ class DropoutDynamics(SplitDynamics):
         return key, draw_masks(key_masks, self.architecture)
 
     def _T(self, masks: Masks, s: State, a: Action) -> Float[Array, " outputs"]:
-        x = jnp.concatenate([self._encode(s), one_hot(a, self.architecture.num_actions)])
-        return self._logits("T", self.w.T, x, masks[0])
+        return self._logits("T", self.architecture.inputs_T(s, a), masks[0])
 
     def _O(self, masks: Masks, s: State, a: Action, s_next: State) -> Float[Array, " outputs"]:
-        action = one_hot(a, self.architecture.num_actions)
-        x = jnp.concatenate([self._encode(s), action, self._encode(s_next)])
-        return self._logits("O", self.w.O, x, masks[1])
+        return self._logits("O", self.architecture.inputs_O(s, a, s_next), masks[1])
 
-    def _logits(self, net: str, w: tuple[Layer, ...], x: Float[Array, " inputs"], words: Array) -> Array:
-        if not w:
+    def _logits(self, net: str, x: Float[Array, " inputs"], words: Words) -> Float[Array, " outputs"]:
+        if net not in self.architecture.networks:
             raise ValueError(f"this Dropout has no {net}-network: give that half of D through Partial")
+        if isinstance(self.w, Particle):
+            return self.w.forward(self.architecture.net(net), x[None], words)[0][0]
         network = self.architecture.network
-        return logits(w, x, unpack(words, network.hidden), network.dropout)
-
-    def _encode(self, s: State) -> Float[Array, " inputs"]:
-        return encode(s, self.architecture.state_sizes, self.architecture.coding)
+        return logits(getattr(self.w, net), x, unpack(words, network.hidden), network.dropout)
 
 
 class DropoutTable(NamedTuple):
@@ -311,6 +349,13 @@ class Dropout(Posterior):
     num_draws: ClassVar[int] = 8  # per particle: moments are read as averages over many particles
     ensemble: Float[Array, "members weights"]
     architecture: Architecture = eqx.field(static=True)
+    interpret: bool = eqx.field(static=True, default=False)  # the GPU's kernels on any machine, for tests
+
+    @property
+    def by_kernels(self) -> bool:
+        """Whether particles' D and U are computed by kernels: the same numbers, but for rounding."""
+        fits = self.architecture.network.layers == kernels.LAYERS and self.ensemble.dtype == jnp.float32
+        return fits and (self.interpret or kernels.available())
 
     @property
     def num_networks(self) -> int:
@@ -325,6 +370,13 @@ class Dropout(Posterior):
 
     def dynamics(self, theta: Weights, epsilon: Masks) -> DropoutDynamics:
         return DropoutDynamics(self.architecture.layers(theta), epsilon, self.architecture)
+
+    def dynamics_of(
+        self, thetas: Float[Array, "particles weights"], i: Int[Array, ""], epsilon: Masks
+    ) -> DropoutDynamics:
+        if not self.by_kernels:
+            return self.dynamics(thetas[i], epsilon)
+        return DropoutDynamics(Particle(thetas, i, self.interpret), epsilon, self.architecture)
 
     @property
     def draws_once(self) -> bool:
@@ -341,15 +393,14 @@ class Dropout(Posterior):
         sizes = self.architecture.state_sizes
         (s_T, a_T), (s_O, a_O, s_next_O) = (jnp.array(x, jnp.int32).T for x in rows)
         vectors = jax.vmap(lambda s: feature_vector(s, sizes))
+        X_T = jax.vmap(self.architecture.inputs_T)(vectors(s_T), a_T)
+        X_O = jax.vmap(self.architecture.inputs_O)(vectors(s_O), a_O, vectors(s_next_O))
 
         def one(draw: tuple[Int[Array, ""], Masks]) -> DropoutTable:
-            D = self.dynamics(thetas[draw[0]], draw[1])
-            T = jax.vmap(lambda s, a: D._T(D.masks, s, a))(vectors(s_T), a_T)
-            O = jax.vmap(lambda s, a, s_next: D._O(D.masks, s, a, s_next))(
-                vectors(s_O), a_O, vectors(s_next_O)
-            )
-            return DropoutTable(T, O)
+            return self.dynamics_of(thetas, *draw).tabulate(X_T, X_O)
 
+        if self.by_kernels:
+            return jax.vmap(one)((i, epsilon))
         return jax.lax.map(one, (i, epsilon), batch_size=TABULATED_AT_ONCE)
 
     def tabulated(self, table: DropoutTable, rows: Rows) -> TabulatedDynamics:
@@ -399,11 +450,43 @@ class Dropout(Posterior):
         """U of the particles i: their masks are drawn before (see `over_particles`)."""
 
         def one(masks: Masks, i: Int[Array, ""], s: State, s_next: State) -> Weights:
+            if self.by_kernels:
+                return self._descend_in_place(thetas, i, masks, s, a, s_next, o, learn)
             theta = thetas[i]
             return jnp.where(learn, self._descend(theta, masks, s, a, s_next, o), theta)
 
         masks = jax.vmap(lambda key: draw_masks(key, self.architecture))(keys)
         return over_particles(one, bytes_of(thetas))(masks, i, s, s_next)
+
+    def _descend_in_place(
+        self,
+        thetas: Float[Array, "particles weights"],
+        i: Int[Array, ""],
+        masks: Masks,
+        s: State,
+        a: Action,
+        s_next: State,
+        o: Observation,
+        learn: Bool[Array, ""],
+    ) -> Weights:
+        """`_descend` of particle i by kernels; a network that does not learn gets a gradient of 0."""
+        architecture, network, examples = self.architecture, self.architecture.network, []
+
+        def add(
+            net: str, x: Array, words: Words, sizes: tuple[int, ...], values: Array, learns: bool
+        ) -> None:
+            (y,), (t2,) = Particle(thetas, i, self.interpret).forward(architecture.net(net), x[None], words)
+            dy = jax.grad(lambda y: -log_prob_of(y, sizes, values))(y)
+            examples.append(Example(x, words, t2, jnp.where(learn & learns, dy, 0)))
+
+        if "T" in architecture.networks:
+            x = architecture.inputs_T(s, a)
+            add("T", x, masks[0], architecture.state_sizes, s_next, network.learn_transition)
+        if "O" in architecture.networks:
+            x = architecture.inputs_O(s, a, s_next)
+            add("O", x, masks[1], architecture.observation_sizes, o, network.learn_observation)
+        nets = tuple(architecture.net(net) for net in architecture.networks)
+        return kernels.descend(thetas, i, tuple(examples), nets, network.learning_rate, self.interpret)
 
     def predictive(
         self,
@@ -423,9 +506,7 @@ class Dropout(Posterior):
         """
 
         def both(key: Key[Array, ""]) -> tuple[Scalar, Scalar]:
-            D = self.sample(key, theta)
-            log_T = D.transition_log_prob(s, a, s_next) if D.w.T else jnp.zeros(())
-            return log_T, D.observation_log_prob(s, a, s_next, o) if D.w.O else jnp.zeros(())
+            return self.sample(key, theta).log_probs(s, a, s_next, o)
 
         log_T, log_O = jax.vmap(both)(jr.split(key, num_masks))
         return _log_mean_exp(log_T), _log_mean_exp(log_O)

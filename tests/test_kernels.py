@@ -1,0 +1,233 @@
+"""The GPU's kernels, interpreted on a CPU, against the plain networks (which test_dropout.py has checked)."""
+
+from dataclasses import replace
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from baddr import prng
+from baddr.belief import importance_sampling, initial_belief, rejection_sampling
+from baddr.domains import road_racing, tiger
+from baddr.gba_pomdp import GBAPOMDP
+from baddr.posteriors import Frozen, kernels
+from baddr.posteriors.base import Rows
+from baddr.posteriors.dropout import Architecture, Dropout, initial_weights, logits, unpack
+from baddr.posteriors.partial import Partial
+from baddr.settings import Network
+
+SIZES = (3, 2), 2, (2, 3)
+PARTICLES = 4
+close = partial(np.testing.assert_allclose, rtol=1e-4, atol=2e-6)
+
+
+def make(network: Network, sizes=SIZES, scale: float = 3.0, **options):
+    """A posterior of `PARTICLES` networks, plain, and the same with kernels."""
+    architecture = Architecture(network, *sizes, **options)
+    w = jax.vmap(lambda key: initial_weights(key, architecture))(jr.split(prng.key(1), PARTICLES))
+    return Dropout(scale * w, architecture), Dropout(scale * w, architecture, interpret=True)
+
+
+def example(posterior: Dropout, n: int):
+    """n transitions of random particles, with keys."""
+    (state_sizes, _, observation_sizes), rng = posterior.architecture[1:4], np.random.default_rng(2)
+    draw = lambda sizes: jnp.asarray(rng.integers(sizes, size=(n, len(sizes))), jnp.int32)
+    i = jnp.asarray(rng.integers(PARTICLES, size=n), jnp.int32)
+    return jr.split(prng.key(3), n), i, draw(state_sizes), draw(state_sizes), draw(observation_sizes)[0]
+
+
+NETWORKS = [  # with the weights that a program holds at a time
+    (Network(hidden=24, dropout=0.25, dropout_placement="first", inputs="scaled"), 64),
+    (Network(hidden=5, dropout=0.5, dropout_placement="all", inputs=("onehot", "raw")), 16),
+    (Network(hidden=40, dropout=0.5, dropout_placement="all", inputs="scaled"), kernels.TILE),
+    (Network(hidden=16, dropout=0.0), kernels.TILE),
+]
+
+
+@pytest.mark.parametrize(("network", "tile"), NETWORKS)
+@pytest.mark.parametrize("net", ["T", "O"])
+def test_forward_is_the_plain_network(network, tile, net, monkeypatch):
+    """Of particles of two runs at three inputs."""
+    monkeypatch.setattr(kernels, "TILE", tile)
+    posterior, _ = make(network)
+    architecture, keys = posterior.architecture, jr.split(prng.key(4), 2)
+    shape = architecture.net(net)
+    thetas = posterior.ensemble[None] * jnp.array([1.0, -0.5])[:, None, None]
+    i = jnp.array([[3, 0, 3], [1, 2, 0]], jnp.int32)
+    masks = jax.vmap(jax.vmap(lambda key: posterior.draw(key, thetas[0, 0])))(jr.split(keys[0], (2, 3)))
+    words, X = masks[:, :, "TO".index(net)], jr.normal(keys[1], (2, 3, 3, shape.inputs))
+
+    def plain(theta, X, words):
+        w = getattr(architecture.layers(theta), net)
+        return jax.vmap(lambda x: logits(w, x, unpack(words, network.hidden), network.dropout))(X)
+
+    def kernel(thetas, i, X, words):
+        return kernels.forward(thetas, i, X, words, shape, interpret=True)[0]
+
+    found = jax.jit(jax.vmap(jax.vmap(kernel, in_axes=(None, 0, 0, 0))))(thetas, i, X, words)
+    expected = jax.vmap(jax.vmap(plain))(thetas[jnp.arange(2)[:, None], i], X, words)
+    assert found.shape == (2, 3, 3, shape.outputs)
+    close(found, expected)
+
+
+@pytest.mark.parametrize(("network", "tile"), NETWORKS)
+def test_learning_is_the_plain_gradient_step(network, tile, monkeypatch):
+    monkeypatch.setattr(kernels, "TILE", tile)
+    plain, kernel = make(replace(network, learning_rate=0.3))
+    thetas = plain.ensemble
+    keys, i, s, s_next, o = example(plain, 6)
+
+    def U(posterior, learn):
+        return posterior.update_all(keys, thetas, i, s, jnp.int32(1), s_next, o, learn)
+
+    found = eqx.filter_jit(U)(kernel, jnp.array(True))
+    expected = eqx.filter_jit(U)(plain, jnp.array(True))
+    close(found, expected)
+    assert np.mean(np.abs(np.asarray(found - thetas[i])) > 1e-3) > 0.05  # it moves
+    np.testing.assert_array_equal(eqx.filter_jit(U)(kernel, jnp.array(False)), thetas[i])
+
+
+@pytest.mark.parametrize("options", [{"learn_transition": False}, {"learn_observation": False}])
+def test_a_network_that_does_not_learn(options):
+    plain, kernel = make(Network(hidden=5, learning_rate=0.3, **options))
+    keys, i, s, s_next, o = example(plain, 3)
+    U = lambda p: p.update_all(keys, p.ensemble, i, s, jnp.int32(0), s_next, o, jnp.array(True))
+    found, expected = jax.jit(lambda: (U(kernel), U(plain)))()
+    close(found, expected)
+    half = plain.architecture.num_weights("T")
+    frozen = slice(half) if "learn_transition" in options else slice(half, None)
+    np.testing.assert_array_equal(found[:, frozen], plain.ensemble[i][:, frozen])
+    assert np.any(found != plain.ensemble[i])
+
+
+def test_runs_that_learn_and_runs_that_do_not():
+    """A batched `learn`; and a particle whose weights are not numbers, which touches no other."""
+    plain, kernel = make(Network(hidden=5, learning_rate=0.3))
+    keys, i, s, s_next, o = example(plain, 3)
+    thetas = jnp.stack([plain.ensemble, plain.ensemble.at[3].set(jnp.nan)])
+    i = jnp.array([0, 2, 1], jnp.int32)
+    U = lambda p: jax.vmap(
+        lambda thetas, learn: p.update_all(keys, thetas, i, s, jnp.int32(0), s_next, o, learn)
+    )(thetas, jnp.array([True, False]))
+    found, expected = jax.jit(lambda: (U(kernel), U(plain)))()
+    close(found, expected)
+    np.testing.assert_array_equal(found[1], thetas[1][i])
+
+
+@pytest.mark.parametrize("redraw", [False, True])
+def test_dynamics_of_particles(redraw):
+    plain, kernel = make(Network(hidden=6, redraw_masks=redraw))
+    keys, i, s, s_next, o = example(plain, 8)
+
+    def outcomes(posterior):
+        def one(key, i, s, s_next):
+            D = posterior.dynamics_of(posterior.ensemble, i, posterior.draw(key, posterior.ensemble[i]))
+            a = jnp.int32(1)
+            return D.step(key, s, a), D.log_prob(s, a, s_next, o)
+
+        return jax.vmap(one)(keys, i, s, s_next)
+
+    (drawn, log_prob), (drawn_plain, log_prob_plain) = jax.jit(lambda: (outcomes(kernel), outcomes(plain)))()
+    for x, y in zip(drawn, drawn_plain, strict=True):
+        np.testing.assert_array_equal(x, y)
+    close(log_prob, log_prob_plain)
+
+
+def test_tables_of_draws():
+    plain, kernel = make(Network(hidden=6))
+    rows = Rows(((0, 0), (5, 1), (3, 1)), ((0, 1, 4), (2, 0, 1)))
+    keys, i, *_ = example(plain, 5)
+    masks = jax.vmap(lambda key: plain.draw(key, plain.ensemble[0]))(keys)
+    found, expected = jax.jit(
+        lambda: [posterior.tabulate(plain.ensemble, i, masks, rows) for posterior in (kernel, plain)]
+    )()
+    assert found.T.shape == (5, 3, 5) and found.O.shape == (5, 2, 5)
+    close(found.T, expected.T)
+    close(found.O, expected.O)
+
+
+def beliefs_of(update, pomdp, wrap=lambda posterior: posterior):
+    """The beliefs of two runs after an update: plain, and with kernels."""
+    sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
+    for posterior in make(Network(hidden=6, learning_rate=0.1), sizes, scale=1.0):
+        gba = GBAPOMDP(pomdp, wrap(posterior))
+
+        def one(key, o, gba=gba):
+            key_belief, key = jr.split(key)
+            belief = initial_belief(key_belief, gba, 12)
+            return update(key, gba, belief, jnp.int32(pomdp.num_actions - 1), o)
+
+        o = jnp.zeros((2, len(pomdp.observation_sizes)), jnp.int32).at[1].set(1)
+        yield jax.jit(jax.vmap(one))(jr.split(prng.key(6), 2), o)
+
+
+def test_rejection_sampling():
+    """One run finishes rounds before the other: what is then undefined for it is not seen."""
+    update = partial(rejection_sampling, max_tries=50)
+    (expected, info_plain), (found, info) = beliefs_of(update, road_racing.make_domain(3).pomdp)
+    rounds = np.ceil(1 / np.asarray(info.acceptance_rate) - 1e-3)
+    assert rounds[0] != rounds[1] and not info.num_filled.any()
+    same((found, info), (expected, info_plain))
+
+
+def test_importance_sampling_with_half_of_D():
+    pomdp = tiger.Tiger(tiger.dynamics())
+    update = partial(importance_sampling, resample_below=6.0, weight_after_update=True)
+    sizes, network = (pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes), Network(hidden=6)
+    T = [Frozen(posterior) for posterior in make(network, sizes, networks="T")]
+    same(*beliefs_of(update, pomdp, lambda O: Partial(T[O.interpret], O)))
+
+
+def same(found, expected) -> None:
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        close(x, y)
+
+
+PAPER = [  # sizes of s, actions, sizes of o
+    (Network(hidden=32), (2,), 3, (3,)),
+    (Network(hidden=256), (9, *[6] * 9), 3, (6,)),
+    (Network(hidden=256, inputs=("scaled", "scaled", "onehot")), (32, 32, 4), 3, (4,) * 96),
+]
+
+
+@pytest.mark.skipif(
+    jax.__version_info__ > (0, 10, 2), reason="this JAX lowers for a GPU only where it has one"
+)
+@pytest.mark.parametrize("parts", PAPER, ids=["tiger", "nine lanes", "gridverse"])
+def test_a_gpu_gets_kernels_that_copy_no_weights(parts, monkeypatch):
+    """At the paper's sizes they can be lowered, and no other operation than U makes an array of weights."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    architecture = Architecture(*parts)
+    weights = architecture.num_weights("T") + architecture.num_weights("O")
+    posterior, runs, n = Dropout(jnp.zeros((1, weights)), architecture), 3, 7
+    assert posterior.by_kernels
+
+    def update(key, thetas, s, a, o, learn):
+        key_draw, key_U = jr.split(key)
+        i = jr.randint(key_draw, (n,), 0, n)
+
+        def step(key, i, s):
+            D = posterior.dynamics_of(thetas, i, posterior.draw(key, thetas[i]))
+            return D.step(key, s, a)[0], D.observation_log_prob(s, a, s, o)
+
+        keys = jr.split(key_U, n)
+        s_next, log_prob = jax.vmap(step)(keys, i, s)
+        return posterior.update_all(keys, thetas, i, s, a, s_next, o, learn), log_prob
+
+    shape, ints = jax.ShapeDtypeStruct, partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
+    arguments = (
+        jax.eval_shape(lambda: jr.split(prng.key(0), runs)),
+        shape((runs, n, weights), jnp.float32),
+        ints((runs, n, len(architecture.state_sizes))),
+        ints((runs,)),
+        ints((runs, len(architecture.observation_sizes))),
+        shape((runs,), jnp.bool_),
+    )
+    module = jax.jit(jax.vmap(update)).trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
+    results = [line.split("->")[-1] for line in module.splitlines() if "stablehlo." in line]
+    assert sum(f"x{weights}xf32" in result for result in results) == 1
+    assert module.count("gpu.triton") == 6  # T, O, and O once more; U takes three
