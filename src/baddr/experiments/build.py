@@ -53,7 +53,11 @@ def build_posterior(
     if experiment.agent == "fba-pomcp":
         return build_factored(experiment, domain), None
     if domain.counts is None:
-        raise UserError(f"{domain.name} has no tabular prior, which agent {experiment.agent} needs.")
+        T, O = (pomdp.num_states * pomdp.num_actions * n for n in (pomdp.num_states, pomdp.num_observations))
+        raise UserError(
+            f"{domain.name} has no tabular prior, which agent {experiment.agent} needs: tables of T and O would "
+            f"have {T:,} and {O:,} counts a particle.{' Use fba-pomcp.' if domain.graphs else ''}"
+        )
     return Dirichlet(domain.counts, pomdp.state_sizes, pomdp.observation_sizes), None
 
 
