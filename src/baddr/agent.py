@@ -148,14 +148,29 @@ def start(keys: Key[Array, " runs"], agent: Agent, world: POMDP) -> Run:
 
 @eqx.filter_jit
 def advance(
-    runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""], num_steps: int
+    runs: Run,
+    agent: Agent,
+    world: POMDP,
+    num_episodes: Int[Array, ""],
+    num_steps: int,
+    stop: Int[Array, ""] | None = None,
 ) -> tuple[Run, Step]:
-    """`num_steps` real steps of every run that has not ended its `num_episodes` episodes."""
+    """`num_steps` real steps of every run that has not ended its `num_episodes` episodes.
 
-    def one_step(runs: Run, _: None) -> tuple[Run, Step]:
-        return _step(runs, agent, world, num_episodes)
+    With `stop` it takes the first so many of them only (the records of the others are zero): one compiled
+    program serves blocks of any length.
+    """
+    # Compiled on its own it is traced once, though its shapes are asked for before the loop.
+    step = eqx.filter_jit(_step)
+    shapes = eqx.filter_eval_shape(step, runs, agent, world, num_episodes)[1]
+    nothing = jax.tree.map(lambda x: jnp.zeros((num_steps, *x.shape), x.dtype), shapes)
 
-    return jax.lax.scan(one_step, runs, length=num_steps)
+    def one_step(i: Int[Array, ""], carry: tuple[Run, Step]) -> tuple[Run, Step]:
+        runs, record = step(carry[0], agent, world, num_episodes)
+        return runs, jax.tree.map(lambda all, new: all.at[i].set(new), carry[1], record)
+
+    stop = jnp.int32(num_steps) if stop is None else jnp.minimum(stop, num_steps)
+    return jax.lax.fori_loop(jnp.int32(0), stop, one_step, (runs, nothing))
 
 
 def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:

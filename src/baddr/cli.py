@@ -449,7 +449,7 @@ def prepare(device: str) -> None:
     if device == "gpu" and jax.default_backend() != "gpu":
         raise UserError("--device gpu: JAX sees no GPU here; install jax with its CUDA extra, or use cpu.")
     jax.config.update("jax_compilation_cache_dir", str(compiled_code()))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 def engine_of(options: Any) -> Any:

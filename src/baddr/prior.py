@@ -109,15 +109,25 @@ def pretrain(
     sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
     architecture = Architecture(network, *sizes, networks)
     sample_state = sample_state or uniform_states(pomdp.state_sizes)
+    carry, keys_train, keys_test, M = _begin(key, simulators, architecture, settings)
+    w = _train(carry, keys_train, M, sample_state, architecture, settings, progress)
+    posterior = Dropout(w, architecture)
+    return posterior, _fit(keys_test, posterior, M, sample_state, settings.max_gap)
+
+
+@eqx.filter_jit
+def _begin(
+    key: Key[Array, ""], simulators: Simulators, architecture: Architecture, settings: Pretrain
+) -> tuple[PyTree, Key[Array, " members"], Key[Array, " members"], Dynamics]:
+    """Untrained members and their optimisers, keys to train and to test them, and their simulators."""
     key_simulator, key_w, key_train, key_test = jr.split(key, 4)
     M = _members(key_simulator, simulators, settings.num_networks)
     keys_w, keys_train, keys_test = (
         jr.split(key, settings.num_networks) for key in (key_w, key_train, key_test)
     )
-    w = jax.vmap(lambda key: initial_weights(key, architecture))(keys_w)
-    w = _train(keys_train, Dropout(w, architecture), M, sample_state, settings, progress)
-    posterior = Dropout(w, architecture)
-    return posterior, _fit(keys_test, posterior, M, sample_state, settings.max_gap)
+    # Matrices, not the flat theta, are trained: the gradient need not be joined at every batch.
+    w = jax.vmap(lambda key: architecture.layers(initial_weights(key, architecture)))(keys_w)
+    return (w, jax.vmap(_optimizer(settings).init)(w)), keys_train, keys_test, M
 
 
 def _members(key: Key[Array, ""], simulators: Simulators, n: int) -> Dynamics:
@@ -139,23 +149,21 @@ def _sample_data(
 
 
 def _train(
+    carry: PyTree,
     keys: Key[Array, " members"],
-    posterior: Dropout,
     M: Dynamics,
     sample_state: SampleState,
+    architecture: Architecture,
     settings: Pretrain,
     progress: Progress | None,
 ) -> Float[Array, "members weights"]:
-    # Matrices, not the flat theta, are trained: the gradient need not be joined at every batch.
-    w = jax.vmap(posterior.architecture.layers)(posterior.ensemble)
-    carry = w, jax.vmap(_optimizer(settings).init)(w)
     for numbers in np.array_split(np.arange(settings.batches, dtype=np.int32), NUM_BLOCKS):
         if len(numbers):
             batches = jnp.asarray(numbers)
-            carry, L = _train_block(carry, batches, keys, M, sample_state, posterior.architecture, settings)
+            carry, L = _train_block(carry, batches, keys, M, sample_state, architecture, settings)
             if progress is not None:
                 progress(int(numbers[-1]) + 1, settings.batches, float(L))
-    return jax.vmap(_join)(carry[0])
+    return _join(carry[0])
 
 
 def _optimizer(settings: Pretrain) -> optax.GradientTransformation:
@@ -197,9 +205,10 @@ def _train_block(
     return carry, jnp.mean(L)
 
 
-def _join(w: Layers) -> Float[Array, " weights"]:
-    """The inverse of `Architecture.layers`."""
-    return jnp.concatenate([x.reshape(-1) for x in jax.tree.leaves(w)])
+def _join(w: Layers) -> Float[Array, "members weights"]:
+    """The inverse of `Architecture.layers`, for all members."""
+    leaves = [np.asarray(x) for x in jax.tree.leaves(w)]
+    return jnp.asarray(np.concatenate([x.reshape(len(x), -1) for x in leaves], axis=1))
 
 
 def _fit(

@@ -2,14 +2,16 @@
 
 import os
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Key, PyTree
 
 from baddr import prng
 from baddr.agent import Agent
@@ -39,14 +41,17 @@ def build_domain(experiment: Experiment[Any]) -> Domain:
 
 
 def build_posterior(
-    experiment: Experiment[Any], domain: Domain, progress: Progress | None = None
+    experiment: Experiment[Any], domain: Domain, progress: Progress | None = None, *, train: bool = True
 ) -> tuple[Posterior, Fit | None]:
-    """The agent's posterior, and how well its networks fit where it has some."""
+    """The agent's posterior, and how well its networks fit where it has some.
+
+    Without `train` the weights of networks are shapes: enough to size an experiment and to compile it.
+    """
     pomdp = domain.pomdp
     if experiment.agent in LEARNERS:
         raise UserError(f"Agent {experiment.agent} keeps no belief and does not plan; choose another.")
     if experiment.agent in NETWORK_AGENTS:
-        posterior, fit = build_dropout(experiment, domain, progress)
+        posterior, fit = build_dropout(experiment, domain, progress, train=train)
         return (Frozen(posterior) if experiment.agent == "filtering" else posterior), fit
     if experiment.agent in ("pomcp", "random"):
         return Known(pomdp.dynamics), None  # type: ignore[attr-defined]
@@ -86,8 +91,8 @@ def device_memory(device: Any) -> int:
 
 
 def build_dropout(
-    experiment: Experiment[Any], domain: Domain, progress: Progress | None = None
-) -> tuple[Posterior, Fit]:
+    experiment: Experiment[Any], domain: Domain, progress: Progress | None = None, *, train: bool = True
+) -> tuple[Posterior, Fit | None]:
     """The networks of Section 4.2, from the cache or trained now, and the half of D that is given.
 
     One network learns the expected model; several learn a simulator each, as equal members would leave
@@ -98,11 +103,11 @@ def build_dropout(
     if simulators is None:
         raise UserError(f"{domain.name} has no simulators to train the networks of {experiment.agent} on.")
     sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
-    depends_on = prior_settings(domain.name, asdict(experiment.domain), network, settings, experiment.seed)
+    architecture = Architecture(network, *sizes, domain.learned)
 
-    def train() -> tuple[Dropout, Fit]:
+    def trained() -> tuple[Dropout, Fit]:
         return pretrain(
-            jr.fold_in(prng.key(experiment.seed), PRIOR_STREAM),
+            _prior_key(experiment.seed),
             simulators,
             pomdp,
             network,
@@ -112,16 +117,34 @@ def build_dropout(
             progress=progress,
         )
 
-    posterior, fit = cached_prior(depends_on, Architecture(network, *sizes, domain.learned), train)
-    for i in np.flatnonzero(fit.failed):
-        warnings.warn(
-            f"prior network {i} failed to fit: its cross-entropy is {fit.gap[i]:.3f} nats above the entropy "
-            f"of its simulator (bound: pretrain.max-gap {settings.max_gap}).",
-            stacklevel=2,
+    if train:
+        depends_on = prior_settings(
+            domain.name, asdict(experiment.domain), network, settings, experiment.seed
         )
+        posterior, fit = cached_prior(depends_on, architecture, trained)
+        _warn_of_failures(fit, settings.max_gap)
+    else:
+        ensemble = jax.ShapeDtypeStruct(
+            (settings.num_networks, sum(map(architecture.num_weights, "TO"))), jnp.float32
+        )
+        posterior, fit = eqx.filter_eval_shape(lambda w: Dropout(w, architecture), ensemble), None
     D = pomdp.dynamics  # type: ignore[attr-defined]
     given = {"TO": posterior, "T": Partial(posterior, D), "O": Partial(D, posterior)}
     return given[domain.learned], fit
+
+
+@partial(jax.jit, static_argnums=0)
+def _prior_key(seed: int) -> Key[Array, ""]:
+    return jr.fold_in(prng.key(seed), PRIOR_STREAM)
+
+
+def _warn_of_failures(fit: Fit, max_gap: float) -> None:
+    for i in np.flatnonzero(fit.failed):
+        warnings.warn(
+            f"prior network {i} failed to fit: its cross-entropy is {fit.gap[i]:.3f} nats above the entropy "
+            f"of its simulator (bound: pretrain.max-gap {max_gap}).",
+            stacklevel=3,
+        )
 
 
 def build_agent(experiment: Experiment[Any], domain: Domain, posterior: Posterior | None = None) -> Agent:
@@ -132,6 +155,14 @@ def build_agent(experiment: Experiment[Any], domain: Domain, posterior: Posterio
     summary = ModelSummary(domain, posterior) if learns and domain.describe else None
     gba, trace = GBAPOMDP(domain.pomdp, posterior), experiment.trace >= 0
     return Agent(gba, experiment.filter, planner, leaf_value=domain.leaf_value, summary=summary, trace=trace)
+
+
+def with_posterior(agent: Agent, posterior: Posterior) -> Agent:
+    """The agent with another posterior of the same kind and shapes."""
+    gba = eqx.tree_at(lambda gba: gba.posterior, agent.gba, posterior)
+    old = agent.summary
+    summary = ModelSummary(old.domain, posterior) if isinstance(old, ModelSummary) else old
+    return replace(agent, gba=gba, summary=summary)
 
 
 def build_learner(experiment: Experiment[Any], domain: Domain) -> A2C:
@@ -160,12 +191,15 @@ def bytes_per_run(experiment: Experiment[Any], agent: Agent | A2C) -> int:
         learner = size(eqx.filter_eval_shape(start_learners, keys, agent))
         return 2 * learner + 4 * steps * (numbers + 12 * dpfrl.hidden)
     key = jax.eval_shape(lambda: jax.random.key(0))
-    belief = size(jax.eval_shape(agent.initial_belief, key))
+    belief = size(eqx.filter_eval_shape(lambda agent, key: agent.initial_belief(key), agent, key))
     if agent.planner is None:
         return 2 * belief
     pomdp, simulations = agent.gba, agent.planner.num_simulations
     nodes, A = simulations + 1, pomdp.num_actions
     children = jax.eval_shape(lambda: no_children(nodes, A, pomdp.observation_sizes))
     tree = 8 * nodes * A + size(children)
-    roots = size(jax.eval_shape(lambda k: pomdp.sample_roots(k, agent.initial_belief(k), simulations), key))
-    return 2 * belief + tree + roots
+
+    def sample_roots(agent: Agent, key: Key[Array, ""]) -> PyTree:
+        return agent.gba.sample_roots(key, agent.initial_belief(key), simulations)
+
+    return 2 * belief + tree + size(eqx.filter_eval_shape(sample_roots, agent, key))

@@ -6,17 +6,19 @@ goes on from there, in whatever process and on whatever machine of the same kind
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int, Key, PyTree
 
 from baddr import prng
 from baddr.agent import Agent, Run, Step, advance, start
@@ -29,7 +31,7 @@ from baddr.experiments.store import Arrays, Folder
 from baddr.particles import Particles
 from baddr.pomdp import POMDP
 
-STEPS_PER_BLOCK = 8  # real steps between two looks at the clock
+STEPS_PER_BLOCK = 8  # real steps between two looks at the clock; fewer until an episode has ended: news early
 
 
 @dataclass(frozen=True)
@@ -49,22 +51,66 @@ class Work(NamedTuple):
     agent: Agent | A2C
 
 
+class Program(NamedTuple):
+    """What the chunks of an experiment run."""
+
+    start: Callable[..., Any]
+    advance: Callable[..., Any]
+    no_rows: Arrays  # the columns of a table without rows
+
+
+def jitted(work: Work) -> Program:
+    """Compiled when it is first called."""
+    return Program(_start, _advance, no_rows(work))
+
+
+def compiled(work: Work) -> Program:
+    """Compiled now: shapes will do where the agent has arrays. It runs agents of these shapes."""
+    (experiment, world, agent), number = work, jax.ShapeDtypeStruct((), jnp.int32)
+    keys = jax.eval_shape(lambda: jr.split(prng.key(0), experiment.chunk_size))
+    runs = eqx.filter_eval_shape(_start, keys, agent, world)
+    advance, (_, steps) = _compile(_advance, runs, agent, world, number, number)
+    start, _ = _compile(_start, keys, agent, world)
+    return Program(start, advance, _rows_like(steps))
+
+
+def _compile(function: Callable[..., Any], *arguments: PyTree) -> tuple[Callable[..., Any], PyTree]:
+    """`function` for arguments like these, and the shapes of its results."""
+    leaves, structure = jax.tree.flatten(arguments)
+    places = [i for i, x in enumerate(leaves) if isinstance(x, jax.Array | jax.ShapeDtypeStruct)]
+
+    @wraps(function)
+    def of_arrays(arrays: list[Array]) -> PyTree:
+        new = dict(zip(places, arrays, strict=True))
+        return function(*jax.tree.unflatten(structure, [new.get(i, x) for i, x in enumerate(leaves)]))
+
+    lowered = jax.jit(of_arrays).lower([leaves[i] for i in places])
+    program = lowered.compile()
+
+    def run(*arguments: PyTree) -> PyTree:
+        leaves = jax.tree.leaves(arguments)
+        return program([leaves[i] for i in places])
+
+    return run, lowered.out_info
+
+
 class Chunk:
     """Runs first, ..., last - 1: where they stand, and what they have left so far."""
 
-    def __init__(self, work: Work, first: int, last: int, saved: Arrays | None):
+    def __init__(
+        self, work: Work, first: int, last: int, saved: Arrays | None, program: Program | None = None
+    ):
         self.work, self.first, self.last = work, first, last
+        self.program, self.block = program or jitted(work), 1
         experiment, world, agent = work
-        keys = jax.vmap(jr.fold_in, in_axes=(None, 0))(
-            prng.key(experiment.seed), first + jnp.arange(experiment.chunk_size)
-        )
-        runs = _start(keys, agent, world)
+        keys = _keys(experiment.seed, np.int32(first), experiment.chunk_size)
+        runs = self.program.start(keys, agent, world)
         if isinstance(agent, Agent) and isinstance(runs, Run) and experiment.prior and saved is None:
             runs = runs._replace(belief=_learned_beliefs(experiment, agent, keys, first))
         # A last, smaller chunk has idle lanes, so that all chunks share one compiled program.
-        idle = jnp.arange(experiment.chunk_size) >= last - first
-        self.runs: Any = runs._replace(failed=runs.failed | idle)
-        self.rows = no_rows(work)
+        idle = np.arange(experiment.chunk_size) >= last - first
+        self.runs: Any = runs._replace(failed=jax.device_put(np.asarray(runs.failed) | idle))
+        self.rows = self.program.no_rows
         self.failures: list[Failure] = []
         self.trace: list[dict[str, Any]] = []
         if saved is not None:
@@ -78,10 +124,12 @@ class Chunk:
     def advance(self) -> Arrays:
         """A block of steps of every run; the episodes that ended in it."""
         experiment, world, agent = self.work
-        before = self.runs
-        self.runs, steps = _advance(before, agent, world, experiment.episodes, STEPS_PER_BLOCK)
+        before, count = self.runs, (jnp.asarray(np.int32(n)) for n in (experiment.episodes, self.block))
+        self.runs, steps = self.program.advance(before, agent, world, *count)
         steps = jax.device_get(steps)
         new = rows_of(steps, self.first)
+        if len(new["run"]):
+            self.block = min(2 * self.block, STEPS_PER_BLOCK)
         self.rows = {name: np.concatenate([self.rows[name], new[name]]) for name in self.rows}
         self.failures += _failures_of(before, self.runs, steps, self.first)
         if isinstance(steps, Step) and self.first <= experiment.trace < self.last:
@@ -121,10 +169,14 @@ def no_rows(work: Work) -> Arrays:
     """The columns of a table without rows."""
 
     def one_step(keys: Array) -> Step | Episodes:
-        return _advance(_start(keys, work.agent, work.world), work.agent, work.world, 1, 1)[1]
+        runs, number = _start(keys, work.agent, work.world), jnp.int32(1)
+        return _advance(runs, work.agent, work.world, number, number)[1]
 
-    shapes = jax.eval_shape(one_step, prng.key(0)[None])
-    return rows_of(jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shapes), 0)
+    return _rows_like(jax.eval_shape(one_step, prng.key(0)[None]))
+
+
+def _rows_like(steps: PyTree) -> Arrays:
+    return rows_of(jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), steps), 0)
 
 
 def left_by(saved: Arrays) -> tuple[Arrays, list[Failure], list[dict[str, Any]]]:
@@ -147,13 +199,21 @@ def _start(keys: Array, agent: Agent | A2C, world: POMDP) -> Run | Learner:
 
 
 def _advance(
-    runs: Any, agent: Agent | A2C, world: POMDP, episodes: int, block: int
+    runs: Any, agent: Agent | A2C, world: POMDP, episodes: Int[Array, ""], steps: Int[Array, ""]
 ) -> tuple[Run | Learner, Step | Episodes]:
-    """A block of steps; of updates where the agent is a learner. Learners of a chunk go on together until the
-    last of them has its episodes, and what the others have too many is kept for an extension."""
+    """So many steps, at most a block; a block of updates where the agent is a learner. Learners of a chunk go
+    on together until the last of them has its episodes, and what the others have too many is kept for an
+    extension."""
     if isinstance(agent, A2C):
-        return advance_learners(runs, agent, block)
-    return advance(runs, agent, world, jnp.int32(episodes), block)
+        return advance_learners(runs, agent, STEPS_PER_BLOCK)
+    return advance(runs, agent, world, episodes, STEPS_PER_BLOCK, steps)
+
+
+@partial(jax.jit, static_argnums=(0, 2))
+def _keys(seed: int, first: Int[Array, ""], size: int) -> Key[Array, " runs"]:
+    """A run's stream of random numbers depends on the seed and its own number."""
+    runs = first + jnp.arange(size, dtype=jnp.int32)
+    return jax.vmap(jr.fold_in, in_axes=(None, 0))(prng.key(seed), runs)
 
 
 def within(rows: Arrays, episodes: int) -> Arrays:

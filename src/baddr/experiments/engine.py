@@ -14,7 +14,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, Pipe
@@ -25,7 +25,17 @@ import numpy as np
 
 from baddr.errors import ClusterError, UserError
 from baddr.experiments.build import device_memory
-from baddr.experiments.chunk import Chunk, Failure, Schedule, Work, left_by, no_rows, within
+from baddr.experiments.chunk import (
+    Chunk,
+    Failure,
+    Program,
+    Schedule,
+    Work,
+    compiled,
+    left_by,
+    no_rows,
+    within,
+)
 from baddr.experiments.store import Arrays, Folder, pack, unpack
 
 Progress = Callable[[str, int, int, float], None]  # what is done, how much, of how much, and its value
@@ -78,10 +88,19 @@ class Local:
     """This process: one chunk per core of a CPU, one per accelerator."""
 
     resources: dict[str, Any] = {"name": "local"}  # noqa: RUF012
+    program: Future[Program] | None = None
 
     @contextmanager
     def opened(self) -> Iterator["Local"]:
-        yield self
+        yield Local()
+
+    def compile(self, work: Work) -> None:
+        """Begin to compile what `compute` will run, beside what the caller does next. Shapes will do where
+        the agent has arrays. Several devices need a program each, which `compute` then compiles."""
+        if len(set(self.devices)) == 1:
+            pool = ThreadPoolExecutor(1)
+            self.program = pool.submit(compiled, work)
+            pool.shutdown(wait=False)
 
     @property
     def devices(self) -> list[Any]:
@@ -104,7 +123,7 @@ class Local:
         devices = self.devices
         for device in devices:
             free.put(device)
-        compilers = {device: _Compiler() for device in devices}
+        compilers = {device: _Compiler(self.program) for device in devices}
 
         def one(number: int, first: int, last: int) -> Left:
             device = free.get()
@@ -134,7 +153,7 @@ def _compute(
 ) -> Left:
     saved, episodes = folder.load(number), work.experiment.episodes
     with compiler.lock:
-        chunk = Chunk(work, first, last, saved)
+        chunk = Chunk(work, first, last, saved, compiler.program())
     board.post(number, within(chunk.rows, episodes))
     unsaved, schedule = saved is None, Schedule(seconds)
     while not chunk.finished and not board.stop.is_set():
@@ -154,8 +173,12 @@ def _compute(
 class _Compiler:
     """Lets one chunk trace and compile the program that all share, while the others wait."""
 
-    def __init__(self) -> None:
-        self.done, self.lock = False, threading.Lock()
+    def __init__(self, program: Future[Program] | None) -> None:
+        self.compiling, self.done, self.lock = program, program is not None, threading.Lock()
+
+    def program(self) -> Program | None:
+        """What was compiled beforehand."""
+        return None if self.compiling is None else self.compiling.result()
 
     @contextmanager
     def once(self) -> Iterator[None]:
@@ -219,6 +242,9 @@ class Cluster:
 
     def place(self) -> Place:
         return Place(*self._place)
+
+    def compile(self, work: Work) -> None:
+        """Its workers do, when they begin."""
 
     def compute(
         self, work: Work, spans: list[list[int]], folder: Folder, board: Board, seconds: float

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,7 +26,14 @@ from baddr.agent import Agent
 from baddr.baselines import A2C
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.experiments.build import build_agent, build_domain, build_learner, build_posterior, bytes_per_run
+from baddr.experiments.build import (
+    build_agent,
+    build_domain,
+    build_learner,
+    build_posterior,
+    bytes_per_run,
+    with_posterior,
+)
 from baddr.experiments.catalog import LEARNERS
 from baddr.experiments.chunk import Failure, Work
 from baddr.experiments.engine import Board, Cluster, Listener, Local, Place, Progress, Ray
@@ -86,36 +93,51 @@ class Resolved(NamedTuple):
     fit: Fit | None  # of the prior's networks
 
 
-def resolve(
-    experiment: Experiment[Any], progress: Progress | None = None, place: Place | None = None
-) -> Resolved:
-    """Build the domain, train (or find) the prior, and choose what was left open to suit the place."""
-    experiment.check()
-    place = place or LOCAL.place()
-    domain = build_domain(experiment)
+def sized(experiment: Experiment[Any], domain: Domain, place: Place) -> tuple[Experiment[Any], Agent | A2C]:
+    """What was left open chosen to suit the place, and the agent; networks are not trained, but shapes."""
     if experiment.agent in LEARNERS:
         learner = build_learner(experiment, domain)
         size = experiment.chunk_size or choose_chunk_size(experiment, learner, place)
-        return Resolved(replace(experiment, chunk_size=size), domain, learner, None)
-    told = None if progress is None else partial(progress, "pretraining")
-    posterior, fit = build_posterior(experiment, domain, told)
+        return replace(experiment, chunk_size=size), learner
+    posterior, _ = build_posterior(experiment, domain, train=False)
     agent = build_agent(experiment, domain, posterior)
     if experiment.chunk_size == 0:
         experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, agent, place))
     if experiment.planner.lanes == 0:
-        experiment = replace(
-            experiment, planner=replace(experiment.planner, lanes=choose_lanes(experiment, agent, place))
-        )
-        agent = build_agent(experiment, domain, posterior)
-    return Resolved(experiment, domain, agent, fit)
+        planner = replace(experiment.planner, lanes=choose_lanes(experiment, agent, place))
+        experiment = replace(experiment, planner=planner)
+        agent = replace(agent, planner=agent.planner and planner)
+    return experiment, agent
+
+
+def resolve(
+    experiment: Experiment[Any],
+    progress: Progress | None = None,
+    place: Place | None = None,
+    compile: Callable[[Work], None] = lambda work: None,
+) -> Resolved:
+    """Build the domain, choose what was left open to suit the place, and train (or find) the prior.
+
+    `compile` is told what will be computed before the prior is trained, which may take as long.
+    """
+    experiment.check()
+    domain = build_domain(experiment)
+    experiment, agent = sized(experiment, domain, place or LOCAL.place())
+    if isinstance(agent, A2C):
+        return Resolved(experiment, domain, agent, None)
+    compile(Work(experiment, domain.pomdp, agent))
+    told = None if progress is None else partial(progress, "pretraining")
+    posterior, fit = build_posterior(experiment, domain, told)
+    return Resolved(experiment, domain, with_posterior(agent, posterior), fit)
 
 
 def estimate(experiment: Experiment[Any], engine: Local | Ray = LOCAL) -> dict[str, Any]:
     """What `run` would do, and about what it would take."""
-    experiment = replace(experiment, pretrain=replace(experiment.pretrain, batches=0))  # its size is enough
+    experiment.check()
     with engine.opened() as opened:
         place, resources = opened.place(), opened.resources
-    experiment, domain, agent, _ = resolve(experiment, None, place)
+    domain = build_domain(experiment)
+    experiment, agent = sized(experiment, domain, place)
     plan = chunks(experiment, [])
     backend = place.platform
     simulated = 0 if experiment.agent in ("random", *LEARNERS) else 3 * experiment.planner.num_simulations
@@ -146,7 +168,7 @@ def begin(
 ) -> list[Failure]:
     """Run a new experiment in an empty folder."""
     with engine.opened() as opened:
-        experiment, domain, agent, fit = resolve(experiment, progress, opened.place())
+        experiment, domain, agent, fit = resolve(experiment, progress, opened.place(), opened.compile)
         folder.check_new()
         with folder.owned():
             manifest = {
@@ -176,7 +198,7 @@ def go_on(
 ) -> list[Failure]:
     """Go on with the experiment in `folder`, which `experiment` may extend."""
     with engine.opened() as opened:
-        experiment, domain, agent, _ = resolve(experiment, progress, opened.place())
+        experiment, domain, agent, _ = resolve(experiment, progress, opened.place(), opened.compile)
         with folder.owned():
             manifest = folder.read_manifest()
             if manifest.get("domain", domain.name) != domain.name:
