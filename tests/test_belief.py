@@ -1,6 +1,7 @@
 """Both filters against exact beliefs, and their depletion policy."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import equinox as eqx
@@ -135,6 +136,22 @@ def test_learning_can_be_switched_off_for_a_step():
         rejection_sampling(prng.key(1), GBA, belief, a, o, learn=jnp.array(False)),
     ):
         assert jnp.array_equal(after.states.theta.O, belief.states.theta.O)
+
+
+@pytest.mark.parametrize("filter_", [partial(importance_sampling, resample_below=64.0), rejection_sampling])
+def test_a_belief_that_is_not_active_stays_as_it_is(filter_):
+    """Of two runs one is not active: the other one is what it is alone."""
+    keys = jr.split(prng.key(0), 2)
+    before = jax.vmap(lambda key: initial_belief(key, GBA, 64))(keys)
+    log_weights = before.log_weights + jnp.linspace(0, 4, 64)[None]
+    before = Particles(before.states, jax.nn.log_softmax(log_weights, axis=1))
+    update = jax.vmap(lambda key, b, active: filter_(key, GBA, b, LISTEN, HEAR_LEFT, active=active)[0])
+    after = update(keys, before, jnp.array([True, False]))
+    alone = update(keys, before, jnp.array([True, True]))
+    for x, y, z in zip(*map(jax.tree.leaves, (before, after, alone)), strict=True):
+        np.testing.assert_array_equal(x[1], y[1])
+        np.testing.assert_array_equal(z[0], y[0])
+    assert np.any(np.asarray(alone.states.theta.O)[1] != np.asarray(before.states.theta.O)[1])
 
 
 def test_frozen_reweights_and_never_learns():

@@ -11,7 +11,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.belief import Info, importance_sampling, initial_belief, next_episode, rejection_sampling
-from baddr.gba_pomdp import GBAPOMDP
+from baddr.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.particles import Particles
 from baddr.planner import LeafValue, Rollout, Root, best_action, over_runs, search
 from baddr.pomdp import POMDP, Action, Observation
@@ -69,12 +69,13 @@ class Agent(eqx.Module):
         a: Action,
         o: Observation,
         terminal: Bool[Array, ""] | bool = False,
+        active: Bool[Array, ""] | bool = True,
     ) -> tuple[Particles, Info]:
-        """tau(b, a, o), learning included."""
+        """tau(b, a, o), learning included; where not `active`, b."""
         learn = jnp.asarray(self.filter.learn_terminal) | ~jnp.asarray(terminal)
         if self.filter.kind == "rejection":
-            max_tries = self.filter.max_tries
-            return rejection_sampling(key, self.gba, belief, a, o, max_tries=max_tries, learn=learn)
+            options = {"max_tries": self.filter.max_tries, "learn": learn, "active": active}
+            return rejection_sampling(key, self.gba, belief, a, o, **options)
         return importance_sampling(
             key,
             self.gba,
@@ -85,6 +86,7 @@ class Agent(eqx.Module):
             resampling=self.filter.resampling,
             weight_after_update=self.filter.weight_after_update,
             learn=learn,
+            active=active,
         )
 
 
@@ -186,7 +188,7 @@ def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -
         return s_next, o, world.reward(s, a, s_next), world.is_terminal(s, a, s_next)
 
     s_next, o, r, terminal = jax.vmap(act)(keys_world, runs.s, a)
-    belief, info = over_runs(agent.update)(keys_update, runs.belief, a, o, terminal)
+    belief, info = over_runs(agent.update)(keys_update, runs.belief, a, o, terminal, active)
     tally = _add(runs.tally, world.discount, runs.t, r, root, info)
     failed = ~jax.vmap(_is_finite)(belief)
     ended = active & ~failed & (terminal | (runs.t + 1 >= world.horizon))
@@ -231,7 +233,15 @@ def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -
         state=state,
         world=(runs.s, s_next) if agent.trace else (),
     )
-    return _where(active, next_runs, runs), record
+    # The models of a run that is not active are what they were: selecting them would read all of them again.
+    theta = belief.states.theta
+    runs, next_runs = (_with_models(x, ()) for x in (runs, next_runs))
+    return _with_models(_where(active, next_runs, runs), theta), record
+
+
+def _with_models(runs: Run, theta: PyTree) -> Run:
+    states = AugmentedState(runs.belief.states.s, theta)
+    return runs._replace(belief=Particles(states, runs.belief.log_weights))
 
 
 def state_marginals(belief: Particles, sizes: tuple[int, ...]) -> list[Float[Array, " values"]]:

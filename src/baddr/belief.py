@@ -67,16 +67,17 @@ def importance_sampling(
     resampling: str = "systematic",
     weight_after_update: bool = False,
     learn: Bool[Array, ""] | bool = True,
+    active: Bool[Array, ""] | bool = True,
 ) -> tuple[Particles, Info]:
     """Step every particle once, learn, and weigh it by p(o | s, a, s'; D) of the D it stepped with.
 
     The particles are resampled first where their effective sample size is below `resample_below`,
     systematically or by independent draws. The weight takes D from the parameters before U, or after it with
-    `weight_after_update`, as the authors' program does.
+    `weight_after_update`, as the authors' program does. A belief that is not `active` stays as it is.
     """
     n = belief.num_particles
     key_resample, key_particles = jr.split(key)
-    resample = belief.effective_sample_size() < resample_below
+    resample = (belief.effective_sample_size() < resample_below) & active
     indices = {"systematic": systematic_indices, "independent": independent_indices}[resampling]
     drawn = indices(key_resample, belief.weights, n)
     ancestors = jnp.where(resample, drawn, jnp.arange(n, dtype=jnp.int32))
@@ -100,7 +101,7 @@ def importance_sampling(
     s_next, log_likelihood = each(propagate)(keys_step, ancestors, epsilons, s)
     impossible = jnp.all(jnp.isneginf(log_prior + log_likelihood))
     # Impossible: every theta stays its ancestor's, as if o had not been seen.
-    theta = posterior.update_all(keys_U, thetas, ancestors, s, a, s_next, o, learn & ~impossible)
+    theta = posterior.update_all(keys_U, thetas, ancestors, s, a, s_next, o, learn & ~impossible & active)
     if weight_after_update:
 
         def after_update(i: Int[Array, ""], epsilon: PyTree, s: State, s_next: State) -> Float[Array, ""]:
@@ -110,6 +111,7 @@ def importance_sampling(
     log_joint = log_prior + log_likelihood
     log_evidence = jax.nn.logsumexp(log_joint)
     log_weights = jnp.where(impossible, log_prior, log_joint - log_evidence)
+    s_next, log_weights = _where(active, (s_next, log_weights), (belief.states.s, belief.log_weights))
     after = Particles(AugmentedState(s_next, theta), log_weights)
     info = Info(
         effective_sample_size=after.effective_sample_size(),
@@ -138,10 +140,12 @@ def rejection_sampling(
     *,
     max_tries: int = 1000,
     learn: Bool[Array, ""] | bool = True,
+    active: Bool[Array, ""] | bool = True,
 ) -> tuple[Particles, Info]:
     """Alg. 1: propose (s', o~) from drawn particles and keep those with o~ = o, until there are n.
 
-    Proposals come in blocks of n, at most `max_tries` of them; U runs once per particle that is kept.
+    Proposals come in blocks of n, at most `max_tries` of them; U runs once per particle that is kept. A
+    belief that is not `active` stays as it is.
     """
     n = belief.num_particles
     key_blocks, key_fill, key_U = jr.split(key, 3)
@@ -176,7 +180,7 @@ def rejection_sampling(
 
     def unfinished(carry) -> Bool[Array, ""]:
         _, count, number, *_ = carry
-        return (count < n) & (number < max_tries)
+        return (count < n) & (number < max_tries) & active
 
     nothing = _Proposals(jnp.zeros((n,), jnp.int32), jnp.zeros_like(belief.states.s))
     start = (nothing, jnp.int32(0), jnp.int32(0), nothing, jnp.zeros((n,)))
@@ -190,18 +194,20 @@ def rejection_sampling(
     copies = jnp.arange(n, dtype=jnp.int32) % jnp.maximum(num_kept, 1)
     chosen = _where(num_kept > 0, tree_at_index(kept, copies), tree_at_index(last, by_weight))
 
-    s, s_next = belief.states.s[chosen.ancestors], chosen.s_next
-    keys_U = jr.split(key_U, n)
-    theta = posterior.update_all(keys_U, thetas, chosen.ancestors, s, a, s_next, o, learn & ~impossible)
+    themselves = _Proposals(jnp.arange(n, dtype=jnp.int32), belief.states.s)
+    ancestors, s_next = _where(active, chosen, themselves)
+    keys_U, s = jr.split(key_U, n), belief.states.s[ancestors]
+    theta = posterior.update_all(keys_U, thetas, ancestors, s, a, s_next, o, learn & ~impossible & active)
     info = Info(
         effective_sample_size=jnp.float32(n),
-        acceptance_rate=count / (number * n),
-        distinct_ancestors=_num_distinct(chosen.ancestors, n),
+        acceptance_rate=count / (jnp.maximum(number, 1) * n),
+        distinct_ancestors=_num_distinct(ancestors, n),
         resampled=jnp.array(True),
         num_filled=n - num_kept,
         impossible=impossible,
     )
-    return Particles(AugmentedState(s_next, theta), uniform_weights(n)), info
+    log_weights = jnp.where(active, uniform_weights(n), belief.log_weights)
+    return Particles(AugmentedState(s_next, theta), log_weights), info
 
 
 def _where(condition: Bool[Array, ""] | bool, yes: PyTree, no: PyTree) -> PyTree:
