@@ -220,9 +220,8 @@ def _load(ref: Any, place: Place, row: Any = None, wanted: Array | None = None) 
 
 
 def _store(ref: Any, place: Place, values: Array, row: Any = None) -> None:
-    # Outside lies past the end: where a tile's row ends, the next one begins.
-    index = jnp.where(place.inside, place.at, ref.shape[-1])
-    _triton().store(ref.at[index if row is None else (row, index)], values, mask=place.inside)
+    at = place.at if row is None else (row, place.at)
+    _triton().store(ref.at[at], values, mask=place.inside)
 
 
 def _scale(words: Any, layer: int, word: Array, k: Array, net: Net) -> Float[Array, " k"]:
