@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.experiments import cache
@@ -109,25 +108,20 @@ def pretrain(
     sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
     architecture = Architecture(network, *sizes, networks)
     sample_state = sample_state or uniform_states(pomdp.state_sizes)
-    carry, keys_train, keys_test, M = _begin(key, simulators, architecture, settings)
-    w = _train(carry, keys_train, M, sample_state, architecture, settings, progress)
+    w, keys_train, keys_test, M = _begin(key, simulators, architecture, settings.num_networks)
+    w = _train(keys_train, w, M, sample_state, architecture, settings, progress)
     posterior = Dropout(w, architecture)
     return posterior, _fit(keys_test, posterior, M, sample_state, settings.max_gap)
 
 
 @eqx.filter_jit
 def _begin(
-    key: Key[Array, ""], simulators: Simulators, architecture: Architecture, settings: Pretrain
-) -> tuple[PyTree, Key[Array, " members"], Key[Array, " members"], Dynamics]:
-    """Untrained members and their optimisers, keys to train and to test them, and their simulators."""
+    key: Key[Array, ""], simulators: Simulators, architecture: Architecture, n: int
+) -> tuple[Float[Array, "members weights"], Key[Array, " members"], Key[Array, " members"], Dynamics]:
+    """Untrained members, keys to train and to test them, and their simulators."""
     key_simulator, key_w, key_train, key_test = jr.split(key, 4)
-    M = _members(key_simulator, simulators, settings.num_networks)
-    keys_w, keys_train, keys_test = (
-        jr.split(key, settings.num_networks) for key in (key_w, key_train, key_test)
-    )
-    # Matrices, not the flat theta, are trained: the gradient need not be joined at every batch.
-    w = jax.vmap(lambda key: architecture.layers(initial_weights(key, architecture)))(keys_w)
-    return (w, jax.vmap(_optimizer(settings).init)(w)), keys_train, keys_test, M
+    w = jax.vmap(lambda key: initial_weights(key, architecture))(jr.split(key_w, n))
+    return w, jr.split(key_train, n), jr.split(key_test, n), _members(key_simulator, simulators, n)
 
 
 def _members(key: Key[Array, ""], simulators: Simulators, n: int) -> Dynamics:
@@ -149,14 +143,15 @@ def _sample_data(
 
 
 def _train(
-    carry: PyTree,
     keys: Key[Array, " members"],
+    w: Float[Array, "members weights"],
     M: Dynamics,
     sample_state: SampleState,
     architecture: Architecture,
     settings: Pretrain,
     progress: Progress | None,
 ) -> Float[Array, "members weights"]:
+    carry = _cut(w, architecture, settings)
     for numbers in np.array_split(np.arange(settings.batches, dtype=np.int32), NUM_BLOCKS):
         if len(numbers):
             batches = jnp.asarray(numbers)
@@ -166,7 +161,17 @@ def _train(
     return _join(carry[0])
 
 
-def _optimizer(settings: Pretrain) -> optax.GradientTransformation:
+@eqx.filter_jit
+def _cut(w: Float[Array, "members weights"], architecture: Architecture, settings: Pretrain) -> PyTree:
+    """Matrices, not the flat theta, are trained: the gradient need not be joined at every batch. Also the
+    optimiser's state."""
+    layers = jax.vmap(architecture.layers)(w)
+    return layers, jax.vmap(_optimizer(settings).init)(layers)
+
+
+def _optimizer(settings: Pretrain) -> Any:
+    import optax  # takes an eighth of a second, and a prior that is found needs none
+
     return {"sgd": optax.sgd, "adam": optax.adam}[settings.optimizer](settings.learning_rate)
 
 
@@ -181,6 +186,8 @@ def _train_block(
     settings: Pretrain,
 ) -> tuple[PyTree, Float[Array, ""]]:
     """Batches number `numbers` of every member: the carry after them, and their mean loss."""
+    import optax
+
     optimizer = _optimizer(settings)
 
     def loss(w: Layers, key: Key[Array, ""], data: _Data) -> Float[Array, ""]:
@@ -205,10 +212,10 @@ def _train_block(
     return carry, jnp.mean(L)
 
 
+@jax.jit
 def _join(w: Layers) -> Float[Array, "members weights"]:
     """The inverse of `Architecture.layers`, for all members."""
-    leaves = [np.asarray(x) for x in jax.tree.leaves(w)]
-    return jnp.asarray(np.concatenate([x.reshape(len(x), -1) for x in leaves], axis=1))
+    return jnp.concatenate([x.reshape(x.shape[0], -1) for x in jax.tree.leaves(w)], axis=1)
 
 
 def _fit(

@@ -1,0 +1,150 @@
+"""The way to the first episode: compiled beside the training, a step at a time, in few programs."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_agent import world_and_agent
+
+from baddr import prng
+from baddr.agent import advance, start
+from baddr.experiments import build, runner
+from baddr.experiments.chunk import STEPS_PER_BLOCK, Chunk, Program, Work, compiled, jitted
+from baddr.experiments.engine import Local
+from baddr.experiments.experiment import preset
+
+
+def small(agent="ba-pomcp", **changes):
+    experiment = preset("tiger", agent)
+    return replace(
+        experiment,
+        runs=4,
+        episodes=3,
+        chunk_size=4,
+        planner=replace(experiment.planner, num_simulations=8, lanes=1),
+        filter=replace(experiment.filter, num_particles=8),
+        network=replace(experiment.network, hidden=4),
+        pretrain=replace(experiment.pretrain, num_networks=2, batches=4, max_gap=1e9),
+        **changes,
+    )
+
+
+def same(one, other) -> bool:
+    return all(np.array_equal(x, y) for x, y in zip(*map(jax.tree.leaves, (one, other)), strict=True))
+
+
+def test_one_program_takes_blocks_of_any_length():
+    """1, 3 and 4 steps leave what 8 at once do, in the first places; the others are empty."""
+    world, agent = world_and_agent(num_particles=32)
+    first = start(jax.random.split(prng.key(0), 3), agent, world)
+    last, steps = advance(first, agent, world, jnp.int32(5), 8)
+    runs, parts = first, []
+    for count in (1, 3, 4):
+        runs, part = advance(runs, agent, world, jnp.int32(5), 8, jnp.int32(count))
+        assert not np.any(jax.device_get(part.active)[count:])
+        assert not np.any(jax.device_get(part.ended)[count:])
+        parts.append(jax.tree.map(lambda x, n=count: np.asarray(x)[:n], part))
+    assert same(jax.tree.map(lambda *x: np.concatenate(x), *parts), jax.device_get(steps))
+    raw = lambda runs: runs._replace(key=jax.random.key_data(runs.key))
+    assert same(jax.device_get(raw(runs)), jax.device_get(raw(last)))
+
+
+def test_blocks_are_single_steps_until_an_episode_has_ended():
+    experiment = small()
+    _, domain, agent, _ = runner.resolve(experiment)
+    work = Work(experiment, domain.pomdp, agent)
+    asked, ends = [], [0, 0, 2, 0, 1, 1, 1]
+
+    def advance(runs, agent, world, episodes, steps):
+        _, record = program.advance(runs, agent, world, episodes, jnp.int32(0))
+        ended = np.zeros(record.ended.shape, bool)
+        ended[0, : ends[len(asked)]] = True
+        asked.append(int(steps))
+        return runs, record._replace(ended=jnp.asarray(ended))
+
+    program = jitted(work)
+    chunk = Chunk(work, 0, 4, None, Program(program.start, advance, program.no_rows))
+    found = [len(chunk.advance()["run"]) for _ in ends]
+    assert found == ends
+    assert asked == [1, 1, 1, 2, 2, 4, STEPS_PER_BLOCK]
+
+
+SLOW = [pytest.param(agent, marks=pytest.mark.slow) for agent in ("filtering", "random")]
+
+
+@pytest.mark.parametrize("agent", ["ba-pomcp", "baddr", *SLOW])
+def test_what_was_compiled_from_shapes_computes_the_same(agent, tmp_path, monkeypatch):
+    monkeypatch.setenv("BADDR_CACHE", str(tmp_path))
+    experiment, told = small(agent), []
+    experiment, domain, trained, _ = runner.resolve(experiment, None, None, told.append)
+    [shapes] = told
+    arrays = [x for x in jax.tree.leaves(shapes.agent) if isinstance(x, jax.ShapeDtypeStruct)]
+    assert len(arrays) == (agent in ("baddr", "filtering"))  # the ensemble, before it was trained
+    work = Work(experiment, domain.pomdp, trained)
+    chunks = [Chunk(work, 0, 3, None, program) for program in (compiled(shapes), None)]
+    for chunk in chunks:
+        while not chunk.finished:
+            chunk.advance()
+    one, other = (chunk.checkpoint() for chunk in chunks)
+    assert one.keys() == other.keys()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert len(chunks[0].rows["run"]) == 9
+
+
+def test_it_compiles_while_the_prior_trains(tmp_path, monkeypatch):
+    """In a thread of its own, which has begun before the training does."""
+    monkeypatch.setenv("BADDR_CACHE", str(tmp_path))
+    begun, training = threading.Event(), []
+
+    def pretrain(*arguments, **options):
+        training.append(begun.wait(60))
+        return trained(*arguments, **options)
+
+    trained = build.pretrain
+    monkeypatch.setattr(build, "pretrain", pretrain)
+    monkeypatch.setattr("baddr.experiments.engine.compiled", lambda work: begun.set())
+    with Local().opened() as local:
+        runner.resolve(small("baddr"), None, local.place(), local.compile)
+        assert training == [True]
+        assert local.program is not None
+
+
+def test_an_estimate_trains_nothing(monkeypatch):
+    monkeypatch.setattr(build, "pretrain", None)
+    monkeypatch.setattr(build, "cached_prior", None)
+    estimate = runner.estimate(replace(small("baddr"), chunk_size=0))
+    assert estimate["memory_bytes"] > 0
+    larger = replace(small("baddr"), network=replace(small().network, hidden=32))
+    assert runner.estimate(replace(larger, chunk_size=0))["memory_bytes"] > 2 * estimate["memory_bytes"]
+
+
+CODE = """
+import json, sys
+import jax.monitoring
+from baddr.cli import main
+programs = []
+note = lambda event, duration, **_: programs.append(duration) if "backend_compile" in event else None
+jax.monitoring.register_event_duration_secs_listener(note)
+arguments = "run tiger --runs 4 --episodes 2 --planner.num-simulations 8 --filter.num-particles 8"
+arguments += " --network.hidden 4 --pretrain.num-networks 2 --pretrain.batches 4 --pretrain.max-gap 1000"
+try:
+    main([*arguments.split(), "--out", sys.argv[1]])
+finally:
+    print(json.dumps(len(programs)))
+"""
+
+
+def test_a_run_is_few_programs(tmp_path):
+    """Every eager operation is a program of its own: once there were 110 up to the first episode."""
+    environment = os.environ | {"BADDR_CACHE": str(tmp_path / "cache"), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", CODE, str(tmp_path / "results")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) < 30
