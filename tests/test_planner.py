@@ -343,6 +343,9 @@ def test_the_kernel_is_exact_where_nothing_is_random():
         assert np.all(np.asarray(root.num_nodes) == (1 if steps_left == 1 else 3))
 
 
+@pytest.mark.skipif(
+    jax.__version_info__ > (0, 10, 2), reason="this JAX lowers for a GPU only where it has one"
+)
 def test_the_kernel_compiles_for_a_gpu_at_the_size_of_the_paper():
     def searched(keys, beliefs):
         s, limit = jnp.zeros((2048, 4096), jnp.int32), jnp.full((2048,), 30)

@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from baddr.children import IN_PLACE, Children, no_children
 from baddr.particles import Particles, tree_at_index
 from baddr.pomdp import POMDP, Action, Scalar, Tables, flat_index
+from baddr.posteriors import kernels
 
 Rollout = Callable[[Key[Array, ""], Any], Action]  # a policy (key, s) -> a
 LeafValue = Callable[[Any], Scalar]  # an estimate s -> V(s)
@@ -138,7 +139,7 @@ def search(
     Depth is limited to min(depth, steps_left). Below the tree, actions come from `rollout` (uniform
     where None), or a simulation ends at the node that it adds, valued by `leaf_value`. A run that is not
     `active` is passed over. `lanes` simulations of a tree are in flight at a time. With one lane, few inputs
-    and uniform rollouts the whole search may be one GPU `kernel`; None: where there is a GPU.
+    and uniform rollouts the whole search may be one GPU `kernel`; None: where kernels are available.
     """
     num_runs, lanes = keys.shape[0], min(lanes, num_simulations)
     active = jnp.ones((num_runs,), bool) if active is None else active
@@ -148,7 +149,7 @@ def search(
     )
     depth = effective_depth(pomdp.discount, depth)
     limit = jnp.minimum(depth, steps_left)
-    kernel = jax.default_backend() == "gpu" if kernel is None else kernel
+    kernel = kernels.available() if kernel is None else kernel
     if kernel and lanes == 1 and rollout is None and leaf_value is None:
         s, draws = roots
         tables = pomdp.tables(belief, draws)

@@ -60,8 +60,8 @@ def build_posterior(
     if domain.counts is None:
         T, O = (pomdp.num_states * pomdp.num_actions * n for n in (pomdp.num_states, pomdp.num_observations))
         raise UserError(
-            f"{domain.name} has no tabular prior, which agent {experiment.agent} needs: tables of T and O would "
-            f"have {T:,} and {O:,} counts a particle.{' Use fba-pomcp.' if domain.graphs else ''}"
+            f"{domain.name} has no tabular prior, which agent {experiment.agent} needs: tables of T and O "
+            f"would have {T:,} and {O:,} counts a particle.{' Use fba-pomcp.' if domain.graphs else ''}"
         )
     return Dirichlet(domain.counts, pomdp.state_sizes, pomdp.observation_sizes), None
 

@@ -7,6 +7,7 @@ block of nodes k of the first hidden layer is all that is held at a time: its co
 """
 
 from functools import partial
+from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -66,7 +67,8 @@ class Example(NamedTuple):
 
 
 def available() -> bool:
-    return jax.default_backend() == "gpu"
+    """A GPU, and a JAX that still has Pallas for Triton, whose end 0.12 announces."""
+    return jax.default_backend() == "gpu" and find_spec("jax.experimental.pallas.triton") is not None
 
 
 def forward(
