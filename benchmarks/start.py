@@ -3,8 +3,9 @@
     python benchmarks/start.py [--cores 2] [--repeats 1] [--imports]
 
 Cold: nothing is trained or compiled yet (an empty BADDR_CACHE). Warm: the same once more. Wall seconds, and
-CPU seconds of all cores beside them, since wall time is worth little on a busy machine. `--imports` lists the
-modules that take longest to import (`python -X importtime`).
+CPU seconds of all cores beside them, since wall time is worth little on a busy machine. Phases are wall
+seconds and overlap: one thread traces and compiles the real steps while another trains. `--imports` lists
+the modules that take longest to import (`python -X importtime`).
 """
 
 import argparse

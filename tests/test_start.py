@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 
 import jax
@@ -148,3 +150,16 @@ def test_a_run_is_few_programs(tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) < 30
+
+
+def test_an_interruption_does_not_wait_for_the_compiler(tmp_path):
+    """Ctrl-C while the prior trains: XLA goes on with the real steps for many seconds."""
+    environment = os.environ | {"BADDR_CACHE": str(tmp_path), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+    command = [sys.executable, "-m", "baddr", "run", "tiger", "--pretrain.batches", "1000000"]
+    command += ["--out", str(tmp_path / "results")]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "compiling" in process.stderr.readline()
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=5) == 130

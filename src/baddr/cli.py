@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -867,7 +868,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"baddr: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("baddr: interrupted.", file=sys.stderr)
+        print("baddr: interrupted.", file=sys.stderr, flush=True)
+        if any(thread.name.startswith("compiling") for thread in threading.enumerate()):
+            os._exit(130)  # Python would wait for XLA, which nothing stops
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

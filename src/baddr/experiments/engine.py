@@ -98,7 +98,7 @@ class Local:
         """Begin to compile what `compute` will run, beside what the caller does next. Shapes will do where
         the agent has arrays. Several devices need a program each, which `compute` then compiles."""
         if len(set(self.devices)) == 1:
-            pool = ThreadPoolExecutor(1)
+            pool = ThreadPoolExecutor(1, thread_name_prefix="compiling")
             self.program = pool.submit(compiled, work)
             pool.shutdown(wait=False)
 
