@@ -16,9 +16,26 @@ learn; run beside run).
 """
 
 import importlib
+import os
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
+
+# An option of XLA: loops on a CPU that touch few bytes at a time are compiled into one function, with no
+# dispatch between their parts. `table_search` is ten times faster so.
+SMALL_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
+
+
+def _compile_small_loops() -> None:
+    """Ask XLA for it, unless it has begun or was told what to do with loops."""
+    begun = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", lambda: False)
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_extra_options" not in flags and not begun():
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options={SMALL_LOOPS}=65536".strip()
+
+
+_compile_small_loops()
 
 _HOMES = {
     "POMDP": "pomdp",

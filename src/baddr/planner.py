@@ -18,17 +18,17 @@ unobserved"). One lane is PO-UCT as published.
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
+from baddr import table_search
 from baddr.children import IN_PLACE, Children, no_children
 from baddr.particles import Particles, tree_at_index
-from baddr.pomdp import POMDP, Action, Scalar, Tables, flat_index
-from baddr.posteriors import kernels
+from baddr.pomdp import POMDP, Action, Scalar, flat_index
 
 Rollout = Callable[[Key[Array, ""], Any], Action]  # a policy (key, s) -> a
 LeafValue = Callable[[Any], Scalar]  # an estimate s -> V(s)
@@ -131,7 +131,7 @@ def search(
     rollout: Rollout | None = None,
     leaf_value: LeafValue | None = None,
     lanes: int = 1,
-    kernel: bool | None = None,
+    method: Literal["", "lanes", "loop", "kernel"] = "",
 ) -> Root:
     """Alg. 2 from each run's belief: the root statistics of `num_simulations` simulations.
 
@@ -139,7 +139,8 @@ def search(
     Depth is limited to min(depth, steps_left). Below the tree, actions come from `rollout` (uniform
     where None), or a simulation ends at the node that it adds, valued by `leaf_value`. A run that is not
     `active` is passed over. `lanes` simulations of a tree are in flight at a time. With one lane, few inputs
-    and uniform rollouts the whole search may be one GPU `kernel`; None: where kernels are available.
+    and uniform rollouts the `method` may be that of `table_search`, a compiled loop or a kernel; it is where
+    that is available.
     """
     num_runs, lanes = keys.shape[0], min(lanes, num_simulations)
     active = jnp.ones((num_runs,), bool) if active is None else active
@@ -149,14 +150,23 @@ def search(
     )
     depth = effective_depth(pomdp.discount, depth)
     limit = jnp.minimum(depth, steps_left)
-    kernel = kernels.available() if kernel is None else kernel
-    if kernel and lanes == 1 and rollout is None and leaf_value is None:
-        s, draws = roots
-        tables = pomdp.tables(belief, draws)
-        if tables is not None:
-            s = jax.vmap(jax.vmap(partial(flat_index, sizes=pomdp.state_sizes)))(s)
-            gamma = pomdp.discount
-            return _search_in_a_kernel(keys_loop, tables, s, limit, active, gamma, exploration, depth)
+    if not method and lanes == 1 and rollout is None and leaf_value is None and table_search.available():
+        method = "loop" if jax.default_backend() == "cpu" else "kernel"
+    tables = pomdp.tables(belief, roots[1]) if method in ("loop", "kernel") else None
+    if tables is not None:
+        found = table_search.search_tables(
+            keys_loop,
+            tables,
+            jax.vmap(jax.vmap(partial(flat_index, sizes=pomdp.state_sizes)))(roots[0]),
+            limit,
+            active,
+            discount=pomdp.discount,
+            exploration=exploration,
+            depth=depth,
+            kernel=method == "kernel",
+            interpret=jax.default_backend() == "cpu",
+        )
+        return Root(found.total / jnp.maximum(found.N, 1), found.N, found.num_nodes, found.num_steps)
     # A lane alone makes XLA copy its whole tree in every iteration (the one-lane gather is fused into each of
     # its readers, which then outlive the write). A second, idle lane avoids it.
     width = 2 if num_runs == lanes == 1 else lanes
@@ -285,32 +295,6 @@ def search(
     _, (tree, _, now, _) = jax.lax.while_loop(lambda carry: jnp.any(carry[1].now.live), body, start)
     N, total = tree.sums[:, :A, 0], tree.sums[:, :A, 1]
     return Root(total / jnp.maximum(N, 1), N, tree.size, jnp.sum(now.steps, axis=1, dtype=jnp.int32))
-
-
-def _search_in_a_kernel(
-    keys: Key[Array, " runs"],
-    tables: Tables,
-    s: Int[Array, "runs simulations"],
-    limit: Int[Array, " runs"],
-    active: Bool[Array, " runs"],
-    discount: float,
-    exploration: float,
-    depth: int,
-) -> Root:
-    from baddr.search_kernel import search_tables  # only here: without a GPU nobody needs Pallas
-
-    found = search_tables(
-        keys,
-        tables,
-        s,
-        limit,
-        active,
-        discount=discount,
-        exploration=exploration,
-        depth=depth,
-        interpret=jax.default_backend() == "cpu",
-    )
-    return Root(found.total / jnp.maximum(found.N, 1), found.N, found.num_nodes, found.num_steps)
 
 
 def _add(

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from baddr import __version__
+from baddr import __version__, table_search
 from baddr.agent import Agent
 from baddr.baselines import A2C
 from baddr.domains.domain import Domain
@@ -77,8 +77,8 @@ def choose_chunk_size(experiment: Experiment[Any], agent: Agent | A2C, place: Pl
 
 def choose_lanes(experiment: Experiment[Any], agent: Agent, place: Place) -> int:
     """Simulations of a tree in flight: what few runs need to fill the device, while it costs no return; one
-    where a GPU searches in a single kernel."""
-    if place.platform == "gpu" and agent.gba.rows is not None:
+    where tables are searched."""
+    if agent.gba.rows is not None and table_search.available():
         return 1
     width = WIDTH.get(place.platform, 4096) // experiment.chunk_size
     return max(1, min(width, experiment.planner.num_simulations // SIMULATIONS_PER_LANE))
