@@ -128,7 +128,7 @@ class Step(NamedTuple):
     ended: Bool[Array, "*runs"]
     failed: Bool[Array, "*runs"]
     tally: Tally
-    summary: dict[str, Array]  # of the belief after the step; zeros in steps in which no run ended an episode
+    summary: dict[str, Array]  # of the belief after the step; zeros where the episode goes on
     effective_sample_size: Float[Array, "*runs"]
     state: list[Float[Array, "*runs _"]]  # with `trace`: the marginals of the state's features
     world: tuple[PyTree, ...]  # with `trace`: the world's s and s'
@@ -211,11 +211,9 @@ def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -
     )
     summary = {}
     if agent.summary is not None:
-        summarise = jax.vmap(agent.summary)
-        shapes = eqx.filter_eval_shape(summarise, keys_summary, belief)
-        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        needed = jnp.any(ended) | agent.trace
-        summary = jax.lax.cond(needed, summarise, lambda *_: nothing, keys_summary, belief)
+        of_each = over_runs(partial(_if, agent.summary))
+        needed = ended | agent.trace
+        summary = _if(of_each, jnp.any(needed), needed, keys_summary, belief)
     state = jax.vmap(partial(state_marginals, sizes=world.state_sizes))(belief) if agent.trace else []
     record = Step(
         active=active,
@@ -237,6 +235,13 @@ def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -
     theta = belief.states.theta
     runs, next_runs = (_with_models(x, ()) for x in (runs, next_runs))
     return _with_models(_where(active, next_runs, runs), theta), record
+
+
+def _if(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree) -> Any:
+    """What the function gives, or zeros where it is not needed."""
+    shapes = eqx.filter_eval_shape(function, *arguments)
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.lax.cond(needed, function, lambda *_: nothing, *arguments)
 
 
 def _with_models(runs: Run, theta: PyTree) -> Run:
