@@ -23,6 +23,8 @@ def about() -> str:
     """The device, the cores this process may use, and how busy the machine is."""
     import jax
 
+    import baddr  # noqa: F401  (before JAX begins: it sets an option of XLA)
+
     device = jax.devices()[0]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     kind = processor() if device.platform == "cpu" else device.device_kind

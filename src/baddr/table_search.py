@@ -111,6 +111,7 @@ def search_tables(
         "reward": tables.reward,
         "is_terminal": tables.is_terminal.astype(jnp.int32),
         "power": power,
+        "log": np.log1p(np.arange(s.shape[1] + 1)).astype(np.float32),
     }
     own = {
         "key": jr.key_data(keys),
@@ -145,7 +146,7 @@ def _ucb(problem: _Problem, memory: Any, node: Array, in_tree: Array, u: Array) 
     A, at = problem.A, 2 * problem.A * node
     N = [memory.load("sums", at + 2 * a, in_tree) for a in range(A)]
     Q = [memory.load("sums", at + 2 * a + 1, in_tree) / jnp.maximum(N[a], 1) for a in range(A)]
-    visits = jnp.log(1 + sum(N[1:], N[0]))
+    visits = memory.load("log", sum(N[1:], N[0]).astype(jnp.int32))
     bonus = [problem.exploration * jnp.sqrt(visits / jnp.maximum(n, 1)) for n in N]
     score = [jnp.where(N[a] > 0, Q[a] + bonus[a], jnp.inf) for a in range(A)]
     best = score[0]
