@@ -165,6 +165,8 @@ def tiger_networks(sizes: Sizes, agent: str, models: int, **others: Any) -> Curv
     label = f"{'BADDr' if agent == 'baddr' else 'filtering'}, {models} network{'s' * (models > 1)}"
     name = agent if agent == "baddr" and models == (8 if sizes.quick else 1) else f"{agent}-{models}"
     quick, ensembles = {"runs": 4, "episodes": 40}, 6 if sizes.quick else 10
+    if sizes.quick and models > 32:  # training takes most of the time
+        ensembles = 3
     return curve(
         sizes, name, label, Tiger(), agent, quick, ensembles, changes, models=models, **others
     )  # fmt: skip
@@ -175,7 +177,7 @@ def tiger_pomcp(sizes: Sizes) -> Curve:
 
 
 def road_baddr(sizes: Sizes, lanes: int, **others: Any) -> Curve:
-    quick = {"runs": 6, "episodes": 20} if lanes < 6 else {"runs": 4, "episodes": 8}
+    quick = {"runs": 12, "episodes": 20} if lanes < 6 else {"runs": 8, "episodes": 12}
     start = preset("road-racing", "baddr", sizes.preset, RoadRacing(lanes=lanes))
     if not sizes.quick:  # the table's SGD does not train these networks
         fits = ROAD_3_PRETRAIN if lanes < 6 else ROAD_9_PRETRAIN
@@ -205,7 +207,7 @@ def room(size: int) -> Gridverse:
 
 
 def room_curve(sizes: Sizes, size: int, agent: str, **others: Any) -> Curve:
-    quick = {"runs": 4, "episodes": 40} if agent == "baddr" else {"runs": 64, "episodes": 10}
+    quick = {"runs": 8, "episodes": 40} if agent == "baddr" else {"runs": 64, "episodes": 10}
     label = f"BADDr, {size} x {size}" if agent == "baddr" else f"POMCP, {size} x {size}"
     name = others.pop("name", f"{agent}-{size}")
     if agent == "baddr" and not sizes.quick:  # the table's 512 batches leave them far from their simulators
