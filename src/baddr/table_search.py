@@ -9,6 +9,7 @@ once, on a memory that is arrays or references. Random numbers are its own, the 
 
 import math
 import os
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -146,14 +147,12 @@ def _ucb(problem: _Problem, memory: Any, node: Array, in_tree: Array, u: Array) 
     A, at = problem.A, 2 * problem.A * node
     N = [memory.load("sums", at + 2 * a, in_tree) for a in range(A)]
     Q = [memory.load("sums", at + 2 * a + 1, in_tree) / jnp.maximum(N[a], 1) for a in range(A)]
-    visits = memory.load("log", sum(N[1:], N[0]).astype(jnp.int32))
+    visits = memory.load("log", reduce(jnp.add, N).astype(jnp.int32))
     bonus = [problem.exploration * jnp.sqrt(visits / jnp.maximum(n, 1)) for n in N]
     score = [jnp.where(N[a] > 0, Q[a] + bonus[a], jnp.inf) for a in range(A)]
-    best = score[0]
-    for x in score[1:]:
-        best = jnp.maximum(best, x)
+    best = reduce(jnp.maximum, score)
     ties = [(x == best).astype(jnp.int32) for x in score]
-    number = sum(ties[1:], ties[0])
+    number = reduce(jnp.add, ties)
     chosen = jnp.minimum((u * number.astype(jnp.float32)).astype(jnp.int32), number - 1)
     action, passed = jnp.zeros_like(number), jnp.zeros_like(number)
     for a in range(A):
