@@ -388,7 +388,8 @@ def test_a_tabulated_search_is_the_plain_one(lanes):
         gba = GBAPOMDP(pomdp, posterior, most_rows=most_rows)
         assert (gba.rows is None) == (most_rows == 0)
         belief = jax.vmap(lambda key, gba=gba: initial_belief(key, gba, 16))(jr.split(prng.key(0), 3))
-        settings = {"num_simulations": 256, "exploration": 100.0, "depth": 10, "lanes": lanes}
+        settings = {"num_simulations": 256, "exploration": 100.0, "depth": 10}
+        settings |= {"lanes": lanes, "method": "lanes"}
         plan = jax.jit(
             lambda belief, gba=gba, settings=settings: search(
                 jr.split(prng.key(1), 3), gba, belief, steps_left=jnp.full((3,), 10), **settings
@@ -397,3 +398,26 @@ def test_a_tabulated_search_is_the_plain_one(lanes):
         roots.append(plan(belief))
     np.testing.assert_array_equal(roots[0].N, roots[1].N)
     np.testing.assert_allclose(roots[0].Q, roots[1].Q, atol=1e-3)
+
+
+def test_the_tables_of_a_search_are_the_probabilities_of_its_draws():
+    """Of the same particles under the same masks; opening a door (0) ends the episode, and has no row."""
+    posterior, pomdp = make(Network(hidden=8), ((2,), 3, (3,)), members=2, scale=3), tiger.make_domain().pomdp
+    plain, gba = (GBAPOMDP(pomdp, posterior, most_rows=n) for n in (0, 32))
+    beliefs = jax.vmap(lambda key: initial_belief(key, gba, 16))(jr.split(prng.key(0), 2))
+    draws, tabulated = (
+        jax.vmap(lambda key, b, gba=gba: gba.sample_roots(key, b, 5)[1])(jr.split(prng.key(1), 2), beliefs)
+        for gba in (plain, gba)
+    )
+    tables = gba.tables(beliefs, tabulated)
+    assert tables.row_T.tolist() == [[-1, -1, 0], [-1, -1, 1]] and np.all(tables.row_O[:, :2] == -1)
+    listen, numbers = jnp.int32(2), np.arange(3, dtype=np.int32)
+    for run, draw, s, s_next in itertools.product(range(2), range(5), range(2), range(2)):
+        i, masks = (x[run, draw] for x in draws)
+        D = posterior.dynamics(beliefs.states.theta[run, i], masks)
+        before, after = jnp.array([s]), jnp.array([s_next])
+        T = [np.exp(D.transition_log_prob(before, listen, jnp.array([x]))) for x in numbers[:2]]
+        O = [np.exp(D.observation_log_prob(before, listen, after, jnp.array([x]))) for x in numbers]
+        row_T, row_O = tables.row_T[s, 2], tables.row_O[s, 2, s_next]
+        np.testing.assert_allclose(tables.T[run, draw, row_T], np.cumsum(T)[:-1], atol=1e-5)
+        np.testing.assert_allclose(tables.O[run, draw, row_O], np.cumsum(O)[:-1], atol=1e-5)
