@@ -266,13 +266,14 @@ runner.begin(experiment, Folder(Path(sys.argv[1]) / "one"), lambda *_: None)
 
 
 def test_chunks_are_made_to_fit_the_place():
-    """As many as there are workers, unless they would not fit into half of the memory, or the limit."""
+    """As many as there are workers, unless they would not fit into the memory's share, or the limit."""
     experiment, _, agent, _ = resolve(replace(preset("tiger", "pomcp"), runs=1000, chunk_size=1))
     one = bytes_per_run(experiment, agent)
     size = lambda *place: choose_chunk_size(experiment, agent, Place(*place))
     assert size("gpu", 10**12, 4) == 250
     assert size("cpu", 10**12, 4) == 64
-    assert size("gpu", 200 * one, 4) == 100
+    assert size("gpu", 200 * one, 4) == 60
+    assert size("cpu", 100 * one, 4) == 50
     assert size("gpu", 1, 4) == 1
 
 
