@@ -305,10 +305,10 @@ class _Refs:
 
     def load(self, name: str, i: Array, mask: Array | None = None) -> Array:
         ref = self.refs[name].at[self._at(name, i)]
-        return _triton().load(ref) if mask is None else _triton().load(ref, mask=mask, other=0)
+        return kernels.triton().load(ref) if mask is None else kernels.triton().load(ref, mask=mask, other=0)
 
     def store(self, name: str, i: Array, value: Array, mask: Array | None = None) -> None:
-        _triton().store(self.refs[name].at[self._at(name, i)], value, mask=mask)
+        kernels.triton().store(self.refs[name].at[self._at(name, i)], value, mask=mask)
 
     def _at(self, name: str, i: Array) -> Array:
         """Inputs are by run, of which the last one may have several threads, and memory is by thread."""
@@ -319,12 +319,6 @@ class _Refs:
 
 
 INPUTS = ("key", "roots", "limit", "active", "T", "O")
-
-
-def _triton() -> Any:
-    from jax.experimental.pallas import triton  # only here: without a GPU nobody needs it
-
-    return triton
 
 
 def _kernel(
@@ -366,7 +360,7 @@ def _kernel(
         out_shape=[jax.ShapeDtypeStruct(x.shape, x.dtype) for x in zeros.values()],
         grid=(programs,),
         input_output_aliases={len(inputs) + i: i for i in range(len(zeros))},
-        compiler_params=_triton().CompilerParams(num_warps=1, num_stages=1),
+        compiler_params=kernels.triton().CompilerParams(num_warps=1, num_stages=1),
         interpret=interpret,
         name="search",
     )(*inputs.values(), *zeros.values())

@@ -164,9 +164,9 @@ def tiger_networks(sizes: Sizes, agent: str, models: int, **others: Any) -> Curv
     changes = {"pretrain": replace(start.pretrain, num_networks=models)}
     label = f"{'BADDr' if agent == 'baddr' else 'filtering'}, {models} network{'s' * (models > 1)}"
     name = agent if agent == "baddr" and models == (8 if sizes.quick else 1) else f"{agent}-{models}"
-    quick, ensembles = {"runs": 4, "episodes": 40}, 6 if sizes.quick else 10
-    if sizes.quick and models > 32:  # training takes most of the time
-        ensembles = 3
+    quick, ensembles = {"runs": 4, "episodes": 40}, 10
+    if sizes.quick:  # training takes most of the time; several figures show BADDr with 8
+        ensembles = 2 if models > 32 else 6 if name == "baddr" else 4
     return curve(
         sizes, name, label, Tiger(), agent, quick, ensembles, changes, models=models, **others
     )  # fmt: skip

@@ -103,7 +103,7 @@ def descend(
     return _call(kernel, shape, nets[0].hidden, interpret)(i, thetas, *arguments)
 
 
-def _triton() -> Any:
+def triton() -> Any:
     from jax.experimental.pallas import triton  # only here: without a GPU nobody needs it
 
     return triton
@@ -111,7 +111,7 @@ def _triton() -> Any:
 
 def _call(kernel: Any, shapes: Any, hidden: int, interpret: bool) -> Any:
     warps = min(max(_padded(hidden) // NODES_PER_WARP, 1), MOST_WARPS)
-    parameters = _triton().CompilerParams(num_warps=warps, num_stages=STAGES)
+    parameters = triton().CompilerParams(num_warps=warps, num_stages=STAGES)
     name = kernel.func.__name__.strip("_")
     return pl.pallas_call(
         kernel, out_shape=shapes, compiler_params=parameters, interpret=interpret, name=name
@@ -218,12 +218,12 @@ def _load(ref: Any, place: Place, row: Any = None, wanted: Array | None = None) 
     """The numbers of a vector, or of a row of stacked ones; 0 outside and where they are not wanted."""
     mask = place.inside if wanted is None else place.inside & wanted
     at = place.at if row is None else (row, place.at)
-    return _triton().load(ref.at[at], mask=mask, other=0.0)
+    return triton().load(ref.at[at], mask=mask, other=0.0)
 
 
 def _store(ref: Any, place: Place, values: Array, row: Any = None) -> None:
     at = place.at if row is None else (row, place.at)
-    _triton().store(ref.at[at], values, mask=place.inside)
+    triton().store(ref.at[at], values, mask=place.inside)
 
 
 def _scale(words: Any, layer: int, word: Array, k: Array, net: Net) -> Float[Array, " k"]:
