@@ -27,7 +27,7 @@ from baddr.posteriors.base import Posterior, Rows
 # A simulation takes about three steps. Evaluating D at this many inputs before the search costs less than
 # evaluating it where the search goes, one simulated step after another: see docs/results.md.
 MOST_ROWS = 32
-MOST_OBSERVATIONS = 64  # of a search in a GPU kernel, whose loop over them is unrolled
+MOST_OBSERVATIONS = 64  # of a search by tables, whose loop over them is unrolled
 
 
 class AugmentedState(NamedTuple):
@@ -113,9 +113,14 @@ class GBAPOMDP(POMDP):
         i, epsilon = draw
         return self.posterior.dynamics_of(belief.states.theta, i, epsilon)
 
-    def tables(self, belief: Particles, draws: PyTree) -> Tables | None:
+    @property
+    def has_tables(self) -> bool:
+        """Whether `tables` gives some."""
         few = self.num_states > 1 and 1 < self.num_observations <= MOST_OBSERVATIONS
-        if self.rows is None or not all(self.rows) or not few:
+        return self.rows is not None and all(self.rows) and few
+
+    def tables(self, belief: Particles, draws: PyTree) -> Tables | None:
+        if self.rows is None or not self.has_tables:
             return None
         p_T, p_O = jax.vmap(self._tables)(belief, draws)
         row_T = np.full((self.num_states, self.num_actions), -1, np.int32)

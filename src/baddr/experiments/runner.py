@@ -80,7 +80,7 @@ def choose_chunk_size(experiment: Experiment[Any], agent: Agent | A2C, place: Pl
 def choose_lanes(experiment: Experiment[Any], agent: Agent, place: Place) -> int:
     """Simulations of a tree in flight: what few runs need to fill the device, while it costs no return; one
     where tables are searched."""
-    if agent.gba.rows is not None and table_search.available():
+    if agent.gba.has_tables and agent.leaf_value is None and table_search.available():
         return 1
     width = WIDTH.get(place.platform, 4096) // experiment.chunk_size
     return max(1, min(width, experiment.planner.num_simulations // SIMULATIONS_PER_LANE))
