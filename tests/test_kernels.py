@@ -43,8 +43,8 @@ def example(posterior: Dropout, n: int):
 NETWORKS = [  # with the weights that a program holds at a time
     (Network(hidden=24, dropout=0.25, dropout_placement="first", inputs="scaled"), 64),
     (Network(hidden=5, dropout=0.5, dropout_placement="all", inputs=("onehot", "raw")), 16),
-    (Network(hidden=40, dropout=0.5, dropout_placement="all", inputs="scaled"), kernels.TILE),
-    (Network(hidden=16, dropout=0.0), kernels.TILE),
+    (Network(hidden=40, dropout=0.5, dropout_placement="all", inputs="scaled"), 4096),
+    (Network(hidden=16, dropout=0.0), 4096),
 ]
 
 
@@ -52,7 +52,8 @@ NETWORKS = [  # with the weights that a program holds at a time
 @pytest.mark.parametrize("net", ["T", "O"])
 def test_forward_is_the_plain_network(network, tile, net, monkeypatch):
     """Of particles of two runs at three inputs."""
-    monkeypatch.setattr(kernels, "TILE", tile)
+    monkeypatch.setattr(kernels, "ALONE", kernels.Tiling(tile, 32))
+    monkeypatch.setattr(kernels, "DESCENT", kernels.Tiling(tile, 32))
     posterior, _ = make(network)
     architecture, keys = posterior.architecture, jr.split(prng.key(4), 2)
     shape = architecture.net(net)
@@ -66,7 +67,7 @@ def test_forward_is_the_plain_network(network, tile, net, monkeypatch):
         return jax.vmap(lambda x: logits(w, x, unpack(words, network.hidden), network.dropout))(X)
 
     def kernel(thetas, i, X, words):
-        return kernels.forward(thetas, i, X, words, shape, interpret=True)[0]
+        return kernels.forward(thetas, i, X, words, shape, interpret=True).Y
 
     found = jax.jit(jax.vmap(jax.vmap(kernel, in_axes=(None, 0, 0, 0))))(thetas, i, X, words)
     expected = jax.vmap(jax.vmap(plain))(thetas[jnp.arange(2)[:, None], i], X, words)
@@ -74,9 +75,45 @@ def test_forward_is_the_plain_network(network, tile, net, monkeypatch):
     close(found, expected)
 
 
+def test_groups_hold_every_draw_once():
+    """Of its own particle, in as few groups as `GROUP` allows; the draws of nobody in none."""
+    i = np.random.default_rng(5).integers(-1, 6, size=70).astype(np.int32)
+    groups = kernels.groups_of(jnp.asarray(i), 6)
+    draws, whose = np.asarray(groups.draws), np.asarray(groups.i)
+    assert sorted(draws[draws >= 0]) == sorted(np.flatnonzero(i >= 0))
+    assert all(i[d] == who for who, row in zip(whose, draws, strict=True) for d in row if d >= 0)
+    counts = np.bincount(i[i >= 0], minlength=6)
+    assert counts.max() > kernels.GROUP and np.sum(whose >= 0) == np.sum(-(-counts // kernels.GROUP))
+    everything = kernels.groups_of(jnp.full((7,), -1, jnp.int32), 2)
+    assert np.all(everything.i == -1) and np.all(everything.draws == -1)
+
+
+@pytest.mark.parametrize("nobody", [False, True])
+def test_draws_in_groups_are_the_draws_alone(nobody, monkeypatch):
+    """Two runs, 21 draws of 4 particles each, in groups of up to 3, with masks and inputs of their own."""
+    posterior, _ = make(Network(hidden=24, dropout=0.25, dropout_placement="all", inputs="scaled"))
+    net, n, rng = posterior.architecture.net("O"), 21, np.random.default_rng(6)
+    thetas = posterior.ensemble[None] * jnp.array([1.0, -0.5])[:, None, None]
+    i = jnp.asarray(rng.integers(-1 if nobody else 0, PARTICLES, size=(2, n)), jnp.int32)
+    X = jnp.asarray(rng.normal(size=(2, n, 2, net.inputs)), jnp.float32)
+    masks = jax.vmap(jax.vmap(lambda key: posterior.draw(key, thetas[0, 0])))(jr.split(prng.key(7), (2, n)))
+
+    def forward():
+        one = lambda thetas, i, X, words: kernels.forward(thetas, i, X, words, net, interpret=True)
+        return jax.vmap(jax.vmap(one, in_axes=(None, 0, 0, 0)))(thetas, i, X, masks[:, :, 1])
+
+    alone = forward()
+    monkeypatch.setattr(kernels, "LARGE", 1)
+    monkeypatch.setattr(kernels, "GROUP", 3)
+    assert "argsort" in str(jax.make_jaxpr(forward)())
+    for x, y in zip(forward(), alone, strict=True):
+        np.testing.assert_array_equal(x[i >= 0], y[i >= 0])
+
+
 @pytest.mark.parametrize(("network", "tile"), NETWORKS)
 def test_learning_is_the_plain_gradient_step(network, tile, monkeypatch):
-    monkeypatch.setattr(kernels, "TILE", tile)
+    monkeypatch.setattr(kernels, "ALONE", kernels.Tiling(tile, 32))
+    monkeypatch.setattr(kernels, "DESCENT", kernels.Tiling(tile, 32))
     plain, kernel = make(replace(network, learning_rate=0.3))
     thetas = plain.ensemble
     keys, i, s, s_next, o = example(plain, 6)
@@ -165,8 +202,15 @@ def beliefs_of(update, pomdp, wrap=lambda posterior: posterior):
         yield jax.jit(jax.vmap(one))(jr.split(prng.key(6), 2), o)
 
 
-def test_rejection_sampling():
-    """One run finishes rounds before the other: what is then undefined for it is not seen."""
+@pytest.mark.parametrize("large", [kernels.LARGE, 1])
+def test_rejection_sampling(large, monkeypatch):
+    """One run finishes rounds before the other: what is then undefined for it is not seen.
+
+    Where networks count as large, several proposals of a particle are computed together: here as many in
+    the plain filter, too.
+    """
+    monkeypatch.setattr(kernels, "LARGE", large)
+    monkeypatch.setattr(Dropout, "tries_at_once", 1 if large > 1 else 2)
     update = partial(rejection_sampling, max_tries=50)
     (expected, info_plain), (found, info) = beliefs_of(update, road_racing.make_domain(3).pomdp)
     rounds = np.ceil(1 / np.asarray(info.acceptance_rate) - 1e-3)

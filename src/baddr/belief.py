@@ -144,10 +144,11 @@ def rejection_sampling(
 ) -> tuple[Particles, Info]:
     """Alg. 1: propose (s', o~) from drawn particles and keep those with o~ = o, until there are n.
 
-    Proposals come in blocks of n, at most `max_tries` of them; U runs once per particle that is kept. A
-    belief that is not `active` stays as it is.
+    Proposals come in blocks of n (of `tries_at_once` n, where the posterior prefers more), at most
+    `max_tries` n of them; U runs once per particle that is kept. A belief that is not `active` stays as it is.
     """
     n = belief.num_particles
+    tries = min(gba.posterior.tries_at_once, max_tries)
     key_blocks, key_fill, key_U = jr.split(key, 3)
 
     posterior, thetas = gba.posterior, belief.states.theta
@@ -166,7 +167,7 @@ def rejection_sampling(
 
     def block(carry):
         kept, count, number, *_ = carry
-        keys = jr.split(jr.fold_in(key_blocks, number), n)
+        keys = jr.split(jr.fold_in(key_blocks, number), tries * n)
         # Under vmap a run that has its particles goes on with the others, and what it proposes is discarded.
         drawn = jax.vmap(draw, in_axes=(0, None))(keys, unfinished(carry))
         ancestors, s_next, accepted, log_likelihood = over_particles(propose, bytes_of(thetas))(*drawn)
@@ -180,10 +181,12 @@ def rejection_sampling(
 
     def unfinished(carry) -> Bool[Array, ""]:
         _, count, number, *_ = carry
-        return (count < n) & (number < max_tries) & active
+        return (count < n) & (number < max_tries // tries) & active
 
-    nothing = _Proposals(jnp.zeros((n,), jnp.int32), jnp.zeros_like(belief.states.s))
-    start = (nothing, jnp.int32(0), jnp.int32(0), nothing, jnp.zeros((n,)))
+    def nothing(n: int) -> _Proposals:
+        return _Proposals(jnp.zeros((n,), jnp.int32), jnp.zeros((n, *belief.states.s.shape[1:]), jnp.int32))
+
+    start = (nothing(n), jnp.int32(0), jnp.int32(0), nothing(tries * n), jnp.zeros((tries * n,)))
     kept, count, number, last, log_likelihood = jax.lax.while_loop(unfinished, block, start)
 
     # The depletion policy of this module's docstring.
@@ -200,7 +203,7 @@ def rejection_sampling(
     theta = posterior.update_all(keys_U, thetas, ancestors, s, a, s_next, o, learn & ~impossible & active)
     info = Info(
         effective_sample_size=jnp.float32(n),
-        acceptance_rate=count / (jnp.maximum(number, 1) * n),
+        acceptance_rate=count / (jnp.maximum(number, 1) * tries * n),
         distinct_ancestors=_num_distinct(ancestors, n),
         resampled=jnp.array(True),
         num_filled=n - num_kept,

@@ -83,6 +83,11 @@ class Posterior(eqx.Module):
         return True
 
     @property
+    def tries_at_once(self) -> int:
+        """Of each particle: how many proposals rejection sampling had best compute together."""
+        return 1
+
+    @property
     def tabulates(self) -> bool:
         """Whether D is worth a table where it has few inputs: it is then `tabulated` from `tabulate`."""
         return False

@@ -21,11 +21,12 @@ from baddr.particles import bytes_of, over_particles
 from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State, feature_vector, flat_index
 from baddr.posteriors import kernels
 from baddr.posteriors.base import Posterior, Rows
-from baddr.posteriors.kernels import Example, Net, Words
+from baddr.posteriors.kernels import Example, Net, Outputs, Words
 from baddr.settings import Network
 
 MASK_BITS = 16  # dropout probabilities are rounded to multiples of 2^-16
 WORD = 32
+TRIES_AT_ONCE = 6  # where draws of a particle share a reading of its weights; nine lanes need 5 or 6
 TABULATED_AT_ONCE = 64  # draws of a run: their weights fit the cache
 UNROLLED = 8  # running sums over up to this many values are written out: they fuse with what surrounds them
 
@@ -146,6 +147,13 @@ def unpack(words: UInt32[Array, "layers words"], hidden: int) -> Bool[Array, "la
     return bits.reshape(words.shape[0], WORD * words.shape[1])[:, :hidden] == 1
 
 
+def slopes(h: Float[Array, "layers hidden"], words: Words, p: float) -> Float[Array, "layers hidden"]:
+    """dh/dz of h = dropout(tanh(z)), for hidden layers of which the first ones have masks."""
+    keep, scale = unpack(words, h.shape[1]), 1 / (1 - p)
+    under_masks = jnp.where(keep, scale - h[: keep.shape[0]] ** 2 / scale, 0)
+    return jnp.concatenate([under_masks, 1 - h[keep.shape[0] :] ** 2])
+
+
 def logits(
     w: tuple[Layer, ...], x: Float[Array, " inputs"], keep: Bool[Array, "layers hidden"], p: float
 ) -> Float[Array, " outputs"]:
@@ -227,7 +235,7 @@ class Particle(eqx.Module):
     i: Int[Array, ""]
     interpret: bool = eqx.field(static=True)
 
-    def forward(self, net: Net, X: Float[Array, "m inputs"], words: Words) -> tuple[Array, Array]:
+    def forward(self, net: Net, X: Float[Array, "m inputs"], words: Words) -> Outputs:
         return kernels.forward(self.thetas, self.i, X, words, net, self.interpret)
 
 
@@ -266,9 +274,9 @@ class DropoutDynamics(SplitDynamics):
     def tabulate(self, X_T: Float[Array, "_ _"], X_O: Float[Array, "_ _"]) -> "DropoutTable":
         """The networks' outputs at these inputs."""
         if isinstance(self.w, Particle):
-            T, _ = self.w.forward(self.architecture.net("T"), X_T, self.masks[0])
-            O, _ = self.w.forward(self.architecture.net("O"), X_O, self.masks[1])
-            return DropoutTable(T, O)
+            T = self.w.forward(self.architecture.net("T"), X_T, self.masks[0])
+            O = self.w.forward(self.architecture.net("O"), X_O, self.masks[1])
+            return DropoutTable(T.Y, O.Y)
         T = jax.vmap(lambda x: self._logits("T", x, self.masks[0]))(X_T)
         return DropoutTable(T, jax.vmap(lambda x: self._logits("O", x, self.masks[1]))(X_O))
 
@@ -289,7 +297,7 @@ class DropoutDynamics(SplitDynamics):
         if net not in self.architecture.networks:
             raise ValueError(f"this Dropout has no {net}-network: give that half of D through Partial")
         if isinstance(self.w, Particle):
-            return self.w.forward(self.architecture.net(net), x[None], words)[0][0]
+            return self.w.forward(self.architecture.net(net), x[None], words).Y[0]
         network = self.architecture.network
         return logits(getattr(self.w, net), x, unpack(words, network.hidden), network.dropout)
 
@@ -381,6 +389,10 @@ class Dropout(Posterior):
     @property
     def draws_once(self) -> bool:
         return not self.architecture.network.redraw_masks
+
+    @property
+    def tries_at_once(self) -> int:
+        return TRIES_AT_ONCE if self.by_kernels and self.architecture.network.hidden >= kernels.LARGE else 1
 
     @property
     def tabulates(self) -> bool:
@@ -475,9 +487,11 @@ class Dropout(Posterior):
         def add(
             net: str, x: Array, words: Words, sizes: tuple[int, ...], values: Array, learns: bool
         ) -> None:
-            (y,), (t2,) = Particle(thetas, i, self.interpret).forward(architecture.net(net), x[None], words)
+            found = Particle(thetas, i, self.interpret).forward(architecture.net(net), x[None], words)
+            y, h1, h2 = (array[0] for array in found)
             dy = jax.grad(lambda y: -log_prob_of(y, sizes, values))(y)
-            examples.append(Example(x, words, t2, jnp.where(learn & learns, dy, 0)))
+            slope_1, slope_2 = slopes(jnp.stack([h1, h2]), words, network.dropout)
+            examples.append(Example(x, h1, slope_1, h2, slope_2, jnp.where(learn & learns, dy, 0)))
 
         if "T" in architecture.networks:
             x = architecture.inputs_T(s, a)

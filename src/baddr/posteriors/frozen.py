@@ -28,6 +28,10 @@ class Frozen(Posterior):
         return self.posterior.draws_once
 
     @property
+    def tries_at_once(self) -> int:
+        return self.posterior.tries_at_once
+
+    @property
     def tabulates(self) -> bool:
         return self.posterior.tabulates
 

@@ -1,27 +1,48 @@
 """GPU kernels for the dropout networks of many particles, in Pallas for Triton.
 
 XLA copies a particle's weights before it computes with them. These kernels read them where they lie among
-those of all particles, each weight once, and the rows of dropped nodes not at all: a program of the grid is
-one particle, and `vmap` over draws and runs makes the grid. They are for networks of two hidden layers. A
-block of nodes k of the first hidden layer is all that is held at a time: its column of W1, its rows of W2.
+those of all particles, and the rows of dropped nodes not at all. They are for networks of two hidden layers.
+A tile of a few thousand weights is all that is held at a time: those from or to a block of nodes k.
+
+A program of the grid is one draw of a particle's D, and `vmap` over draws and runs makes the grid. Where
+networks are large, up to `GROUP` draws of the same particle share a program: they have masks and inputs of
+their own, but each weight is read once for all of them.
 """
 
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
+from baddr.particles import NOBODY
+
 WORD = 32  # nodes to a word of a mask
 LAYERS = 3  # the output layer included
-TILE = 4096  # weights that a program holds at a time
-NODES_PER_WARP = 64
-MOST_WARPS = 8
+GROUP = 4
+LARGE = 128  # nodes of a layer, from which on draws are sorted into groups
 STAGES = 1  # nothing to pipeline: there are no matrix units to feed
+
+
+class Tiling(NamedTuple):
+    """How a program goes through the weights."""
+
+    weights: int  # held at a time
+    nodes_per_warp: int
+
+    def block(self, columns: int) -> int:
+        """Nodes at a time, with weights to or from so many others."""
+        return max(1, self.weights // _padded(columns))
+
+
+# Measured on an H200: few programs at a time need more loads in flight each than many.
+ALONE, GROUPED, DESCENT = Tiling(8192, 64), Tiling(2048, 128), Tiling(4096, 64)
+MOST_WARPS = 8
 
 Index = Int[Array, ""]
 Words = UInt32[Array, "dropout_layers words"]  # masks of one network, a bit per node, 1: keep
@@ -51,19 +72,24 @@ class Net(NamedTuple):
         sizes = (self.inputs * n, n, n * n, n, n * self.outputs)
         return Starts(*accumulate(sizes, initial=self.start))
 
-    @property
-    def block(self) -> int:
-        """Nodes at a time: their weights to or from a hidden layer fill a tile, their masks share a word."""
-        return min(_padded(self.hidden), max(1, TILE // _padded(self.hidden)), WORD)
-
 
 class Example(NamedTuple):
-    """What U needs of one network: its input, masks, second hidden layer (before dropout) and dL/dlogits."""
+    """What U needs of one network: input, hidden layers h = scale tanh(z), their slopes dh/dz, dL/dlogits."""
 
     x: Float[Array, " inputs"]
-    words: Words
-    t2: Float[Array, " hidden"]
+    h1: Float[Array, " hidden"]
+    slope_1: Float[Array, " hidden"]
+    h2: Float[Array, " hidden"]
+    slope_2: Float[Array, " hidden"]
     dy: Float[Array, " outputs"]
+
+
+class Outputs(NamedTuple):
+    """Of a network at m inputs: its logits, and its hidden layers after dropout."""
+
+    Y: Float[Array, "*n m outputs"]
+    H1: Float[Array, "*n m hidden"]
+    H2: Float[Array, "*n m hidden"]
 
 
 def available() -> bool:
@@ -78,14 +104,78 @@ def forward(
     words: Words,
     net: Net,
     interpret: bool = False,
-) -> tuple[Float[Array, "m outputs"], Float[Array, "m hidden"]]:
-    """The logits of particle i's network at m inputs, and its second hidden layer before dropout.
+) -> Outputs:
+    """Particle i's network at m inputs.
 
     For i < 0 nothing is computed and the result is undefined.
     """
-    m = X.shape[0]
-    shapes = tuple(jax.ShapeDtypeStruct((m, n), thetas.dtype) for n in (net.outputs, net.hidden))
-    return _call(partial(_forward, net=net), shapes, net.hidden, interpret)(i, thetas, X, words)
+    return _forward_of(net, interpret)(thetas, i, X, words)
+
+
+@cache
+def _forward_of(net: Net, interpret: bool) -> Any:
+    def alone(thetas: Array, i: Index, X: Array, words: Words) -> Outputs:
+        one = Groups(i[None], jnp.zeros((1, 1), jnp.int32))
+        outputs = _forward_groups(one, thetas, X[None], words[None], net, ALONE, interpret)
+        return Outputs(*(x[0] for x in outputs))
+
+    forward = custom_vmap(alone)
+
+    @forward.def_vmap
+    def many(n: int, batched: list[bool], thetas: Array, *draws: Array) -> tuple[Outputs, Outputs]:
+        all_batched = Outputs(True, True, True)
+        shared = not batched[0] and n >= thetas.shape[0] and net.hidden >= LARGE
+        if not shared:
+            in_axes = [0 if has_axis else None for has_axis in batched]
+            return jax.vmap(alone, in_axes)(thetas, *draws), all_batched
+        each = [
+            x if has_axis else jnp.broadcast_to(x, (n, *x.shape))
+            for x, has_axis in zip(draws, batched[1:], strict=True)
+        ]
+        i, X, words = each
+        groups = groups_of(i, thetas.shape[0])
+        return _forward_groups(groups, thetas, X, words, net, GROUPED, interpret), all_batched
+
+    return forward
+
+
+class Groups(NamedTuple):
+    """Draws of the same particle: whose they are, and which."""
+
+    i: Int[Array, " groups"]  # NOBODY: an empty group
+    draws: Int[Array, "groups members"]  # NOBODY: a place that is free
+
+
+def groups_of(i: Int[Array, " n"], num_particles: int) -> Groups:
+    """The draws sorted by their particle, up to `GROUP` of them in a group; those of nobody are in none."""
+    n, most = i.shape[0], min(i.shape[0], i.shape[0] // GROUP + num_particles)
+    order = jnp.argsort(jnp.where(i < 0, num_particles, i)).astype(jnp.int32)
+    owner, place = i[order], jnp.arange(n, dtype=jnp.int32)
+    is_new = jnp.concatenate([jnp.ones((1,), bool), owner[1:] != owner[:-1]])
+    rank = place - jax.lax.cummax(jnp.where(is_new, place, 0))
+    leads = (rank % GROUP == 0) & (owner >= 0)
+    number = jnp.cumsum(leads, dtype=jnp.int32)
+    first = jnp.searchsorted(number, jnp.arange(1, most + 1, dtype=jnp.int32)).astype(jnp.int32)
+    leader = jnp.where(first < n, owner[jnp.minimum(first, n - 1)], NOBODY)
+    places = first[:, None] + jnp.arange(GROUP, dtype=jnp.int32)[None]
+    at = jnp.minimum(places, n - 1)
+    is_member = (places < n) & (owner[at] == leader[:, None]) & (leader[:, None] >= 0)
+    return Groups(leader, jnp.where(is_member, order[at], NOBODY))
+
+
+def _forward_groups(
+    groups: Groups,
+    thetas: Float[Array, "particles weights"],
+    X: Float[Array, "n m inputs"],
+    words: UInt32[Array, "n dropout_layers words"],
+    net: Net,
+    tiling: Tiling,
+    interpret: bool,
+) -> Outputs:
+    widths = (net.outputs, net.hidden, net.hidden)
+    shapes = Outputs(*(jax.ShapeDtypeStruct((*X.shape[:2], n), thetas.dtype) for n in widths))
+    kernel = partial(_forward, net=net, tiling=tiling, interpret=interpret)
+    return _call(kernel, shapes, net.hidden, tiling, interpret, groups.i.shape)(*groups, thetas, X, words)
 
 
 def descend(
@@ -100,7 +190,7 @@ def descend(
     kernel = partial(_descend, nets=nets, learning_rate=learning_rate)
     shape = jax.ShapeDtypeStruct(thetas.shape[1:], thetas.dtype)
     arguments = [x for example in examples for x in example]
-    return _call(kernel, shape, nets[0].hidden, interpret)(i, thetas, *arguments)
+    return _call(kernel, shape, nets[0].hidden, DESCENT, interpret)(i, thetas, *arguments)
 
 
 def triton() -> Any:
@@ -109,52 +199,67 @@ def triton() -> Any:
     return triton
 
 
-def _call(kernel: Any, shapes: Any, hidden: int, interpret: bool) -> Any:
-    warps = min(max(_padded(hidden) // NODES_PER_WARP, 1), MOST_WARPS)
+def _call(
+    kernel: Any, shapes: Any, hidden: int, tiling: Tiling, interpret: bool, grid: tuple[int, ...] = ()
+) -> Any:
+    warps = min(max(_padded(hidden) // tiling.nodes_per_warp, 1), MOST_WARPS)
     parameters = triton().CompilerParams(num_warps=warps, num_stages=STAGES)
     name = kernel.func.__name__.strip("_")
     return pl.pallas_call(
-        kernel, out_shape=shapes, compiler_params=parameters, interpret=interpret, name=name
+        kernel, out_shape=shapes, grid=grid, compiler_params=parameters, interpret=interpret, name=name
     )
 
 
-def _forward(i_ref, thetas, X, words, Y, T2, *, net: Net):
-    i, at, n, m = i_ref[...], net.starts, net.hidden, X.shape[0]
-    j = _range(n)
+def _forward(whose, draws, thetas, X, words, Y, H1, H2, *, net: Net, tiling: Tiling, interpret: bool):
+    group, at, n, m = pl.program_id(0), net.starts, net.hidden, X.shape[1]
+    i, j, inputs = whose[group], _range(n), _range(net.inputs)
 
     @pl.when(i >= 0)
     def _():
-        xs = [_load(X, _vector(0, _range(net.inputs), net.inputs), r) for r in range(m)]
+        numbers = [draws[group, r] for r in range(draws.shape[1])]
+        rows = [(jnp.maximum(d, 0), q) for d in numbers for q in range(m)]  # a free place computes in vain
+        wanted = [d >= 0 for d in numbers for _ in range(m)]
+        xs = [_load(X, _vector(0, inputs, net.inputs), row) for row in rows]
 
-        def hidden(first, k, z2):
-            scale = _scale(words, 0, first >> 5, k, net)
-            W2 = _load(thetas, _matrix(at.W2, k, n, j, n), i, scale[:, None] > 0)
-            W1 = _load(thetas, _matrix(at.W1, _range(net.inputs), net.inputs, k, n), i)
-            b1 = _load(thetas, _vector(at.b1, k, n), i)
-            h1 = [scale * jnp.tanh(_times(x, W1) + b1) for x in xs]
-            return tuple(z + _times(h, W2) for z, h in zip(z2, h1, strict=True))
-
-        b2 = _load(thetas, _vector(at.b2, j, n), i)
-        z2 = _over_blocks(hidden, n, net, (b2,) * m)
-        scale, t2 = _scale(words, 1, j >> 5, j, net), [jnp.tanh(z) for z in z2]
-        for r in range(m):
-            _store(T2, _vector(0, j, n), t2[r], r)
-
-        def outputs(_, k, nothing):
-            W3 = _load(thetas, _matrix(at.W3, j, n, k, net.outputs), i, scale[:, None] > 0)
-            b3 = _load(thetas, _vector(at.b3, k, net.outputs), i)
-            for r in range(m):
-                y = _times(scale * t2[r], W3) + b3
-                _store(Y, _vector(0, k, net.outputs), y, r)
+        def first_layer(k, nothing):
+            W1 = _load(thetas, _matrix(at.W1, inputs, net.inputs, k, n), (i,))
+            b1 = _load(thetas, _vector(at.b1, k, n), (i,))
+            for x, row, want in zip(xs, rows, wanted, strict=True):
+                h1 = _scale(words, (row[0], 0), k, net) * jnp.tanh(_times(x, W1) + b1)
+                _store(H1, _vector(0, k, n), h1, row, want)
             return nothing
 
-        _over_blocks(outputs, net.outputs, net, ())
+        _over_blocks(first_layer, n, tiling.block(net.inputs), ())
+        if not interpret:
+            triton().debug_barrier()  # H1 is read by other threads than those that wrote it
+
+        def second_layer(k, z2):
+            h1 = [_load(H1, _vector(0, k, n), row) for row in rows]
+            used = sum(jnp.abs(h) for h in h1) != 0
+            W2 = _load(thetas, _matrix(at.W2, k, n, j, n), (i,), used[:, None])
+            return tuple(z + _times(h, W2) for z, h in zip(z2, h1, strict=True))
+
+        b2 = _load(thetas, _vector(at.b2, j, n), (i,))
+        z2 = _over_blocks(second_layer, n, tiling.block(n), (b2,) * len(rows))
+        h2 = [_scale(words, (row[0], 1), j, net) * jnp.tanh(z) for z, row in zip(z2, rows, strict=True)]
+        for h, row, want in zip(h2, rows, wanted, strict=True):
+            _store(H2, _vector(0, j, n), h, row, want)
+
+        def logits(k, nothing):
+            W3 = _load(thetas, _matrix(at.W3, j, n, k, net.outputs), (i,))
+            b3 = _load(thetas, _vector(at.b3, k, net.outputs), (i,))
+            for h, row, want in zip(h2, rows, wanted, strict=True):
+                _store(Y, _vector(0, k, net.outputs), _times(h, W3) + b3, row, want)
+            return nothing
+
+        _over_blocks(logits, net.outputs, tiling.block(n), ())
 
 
 def _descend(i_ref, thetas, *refs, nets: tuple[Net, ...], learning_rate: float):
     *examples, after = refs
+    size = len(Example._fields)
     for number, net in enumerate(nets):
-        example = Example(*examples[4 * number : 4 * number + 4])
+        example = Example(*examples[size * number : size * (number + 1)])
         _descend_one(i_ref[...], thetas, example, after, net, learning_rate)
 
 
@@ -167,35 +272,32 @@ def _descend_one(i, thetas, example: Example, after, net: Net, learning_rate: fl
         _store(after, place, w - learning_rate * gradient)
 
     x = _load(example.x, _vector(0, inputs, net.inputs))
-    scale_2, t2 = _scale(example.words, 1, j >> 5, j, net), _load(example.t2, _vector(0, j, n))
-    h2 = scale_2 * t2
+    h2, slope_2 = (_load(v, _vector(0, j, n)) for v in (example.h2, example.slope_2))
 
-    def outputs(_, k, dh2):
+    def outputs(k, dh2):
         W3_place, b3_place = _matrix(at.W3, j, n, k, net.outputs), _vector(at.b3, k, net.outputs)
-        W3, b3 = _load(thetas, W3_place, i), _load(thetas, b3_place, i)
+        W3, b3 = _load(thetas, W3_place, (i,)), _load(thetas, b3_place, (i,))
         dy = _load(example.dy, _vector(0, k, net.outputs))
         change(W3_place, W3, h2[:, None] * dy[None])
         change(b3_place, b3, dy)
         return dh2 + jnp.sum(W3 * dy[None], axis=1)
 
-    dh2 = _over_blocks(outputs, net.outputs, net, jnp.zeros_like(h2))
-    dz2 = dh2 * scale_2 * (1 - t2 * t2)
+    dz2 = slope_2 * _over_blocks(outputs, net.outputs, DESCENT.block(n), jnp.zeros_like(h2))
     b2_place = _vector(at.b2, j, n)
-    change(b2_place, _load(thetas, b2_place, i), dz2)
+    change(b2_place, _load(thetas, b2_place, (i,)), dz2)
 
-    def hidden(first, k, nothing):
-        scale = _scale(example.words, 0, first >> 5, k, net)
+    def hidden(k, nothing):
         W1_place, b1_place = _matrix(at.W1, inputs, net.inputs, k, n), _vector(at.b1, k, n)
         W2_place = _matrix(at.W2, k, n, j, n)
-        W2, W1, b1 = (_load(thetas, place, i) for place in (W2_place, W1_place, b1_place))
-        t1 = jnp.tanh(_times(x, W1) + b1)
-        dz1 = jnp.sum(W2 * dz2[None], axis=1) * scale * (1 - t1 * t1)
-        change(W2_place, W2, (scale * t1)[:, None] * dz2[None])
+        W2, W1, b1 = (_load(thetas, place, (i,)) for place in (W2_place, W1_place, b1_place))
+        h1, slope_1 = (_load(v, _vector(0, k, n)) for v in (example.h1, example.slope_1))
+        dz1 = slope_1 * jnp.sum(W2 * dz2[None], axis=1)
+        change(W2_place, W2, h1[:, None] * dz2[None])
         change(W1_place, W1, x[:, None] * dz1[None])
         change(b1_place, b1, dz1)
         return nothing
 
-    _over_blocks(hidden, n, net, ())
+    _over_blocks(hidden, n, DESCENT.block(n), ())
 
 
 class Place(NamedTuple):
@@ -214,23 +316,24 @@ def _matrix(start: int, rows: Array, num_rows: int, columns: Array, num_columns:
     return Place(index, (rows < num_rows)[:, None] & (columns < num_columns)[None])
 
 
-def _load(ref: Any, place: Place, row: Any = None, wanted: Array | None = None) -> Array:
-    """The numbers of a vector, or of a row of stacked ones; 0 outside and where they are not wanted."""
+def _load(ref: Any, place: Place, rows: tuple[Any, ...] = (), wanted: Array | None = None) -> Array:
+    """The numbers of a vector, or of one in stacked ones; 0 outside and where they are not wanted."""
     mask = place.inside if wanted is None else place.inside & wanted
-    at = place.at if row is None else (row, place.at)
-    return triton().load(ref.at[at], mask=mask, other=0.0)
+    return triton().load(ref.at[(*rows, place.at)], mask=mask, other=0.0)
 
 
-def _store(ref: Any, place: Place, values: Array, row: Any = None) -> None:
-    at = place.at if row is None else (row, place.at)
-    triton().store(ref.at[at], values, mask=place.inside)
+def _store(
+    ref: Any, place: Place, values: Array, rows: tuple[Any, ...] = (), wanted: Array | None = None
+) -> None:
+    mask = place.inside if wanted is None else place.inside & wanted
+    triton().store(ref.at[(*rows, place.at)], values, mask=mask)
 
 
-def _scale(words: Any, layer: int, word: Array, k: Array, net: Net) -> Float[Array, " k"]:
-    """z / (1 - p) of nodes k of a hidden layer, whose bits are in this word (of each, or of all of them)."""
-    if layer >= words.shape[0]:
+def _scale(words: Any, rows: tuple[Any, int], k: Array, net: Net) -> Float[Array, " k"]:
+    """z / (1 - p) of nodes k of a hidden layer, by the words of a draw and that layer."""
+    if rows[1] >= words.shape[1]:
         return jnp.ones(k.shape)  # no dropout there
-    bits = words[layer, jnp.minimum(word, words.shape[1] - 1)] >> (k & (WORD - 1)).astype(jnp.uint32)
+    bits = words[(*rows, jnp.minimum(k // WORD, words.shape[2] - 1))] >> (k % WORD).astype(jnp.uint32)
     return (bits & 1).astype(jnp.float32) * (1 / (1 - net.dropout))
 
 
@@ -239,13 +342,12 @@ def _times(x: Float[Array, " n"], W: Float[Array, "n m"]) -> Float[Array, " m"]:
     return jnp.sum(x[:, None] * W, axis=0)
 
 
-def _over_blocks(function: Any, size: int, net: Net, carry: Any) -> Any:
-    """function(first, k, carry) for the numbers k of each block, below `size` or a little beyond."""
-    block = min(net.block, _padded(size))
+def _over_blocks(function: Any, size: int, block: int, carry: Any) -> Any:
+    """function(k, carry) for the numbers k of each block, below `size` or a little beyond."""
+    block = min(block, _padded(size))
 
     def step(number: Array, carry: Any) -> Any:
-        first = number * block
-        return function(first, first + _range(block), carry)
+        return function(number * block + _range(block), carry)
 
     return jax.lax.fori_loop(0, pl.cdiv(size, block), step, carry)
 
