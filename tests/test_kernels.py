@@ -13,7 +13,8 @@ import pytest
 from baddr import prng
 from baddr.belief import importance_sampling, initial_belief, rejection_sampling
 from baddr.domains import road_racing, tiger
-from baddr.gba_pomdp import GBAPOMDP
+from baddr.gba_pomdp import GBAPOMDP, AugmentedState
+from baddr.particles import Particles, uniform_weights
 from baddr.posteriors import Frozen, kernels
 from baddr.posteriors.base import Rows
 from baddr.posteriors.dropout import Architecture, Dropout, initial_weights, logits, unpack
@@ -238,9 +239,12 @@ PAPER = [  # sizes of s, actions, sizes of o
 ]
 
 
-@pytest.mark.skipif(
+lowers_for_gpu = pytest.mark.skipif(
     jax.__version_info__ > (0, 10, 2), reason="this JAX lowers for a GPU only where it has one"
 )
+
+
+@lowers_for_gpu
 @pytest.mark.parametrize("parts", PAPER, ids=["tiger", "nine lanes", "gridverse"])
 def test_a_gpu_gets_kernels_that_copy_no_weights(parts, monkeypatch):
     """At the paper's sizes they can be lowered, and no other operation than U makes an array of weights."""
@@ -275,3 +279,19 @@ def test_a_gpu_gets_kernels_that_copy_no_weights(parts, monkeypatch):
     results = [line.split("->")[-1] for line in module.splitlines() if "stablehlo." in line]
     assert sum(f"x{weights}xf32" in result for result in results) == 1
     assert module.count("gpu.triton") == 6  # T, O, and O once more; U takes three
+
+
+@lowers_for_gpu
+def test_a_summary_of_nine_lanes_copies_no_weights_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    architecture = Architecture(*PAPER[1])
+    weights, n = sum(map(architecture.num_weights, "TO")), 5
+    posterior = Dropout(jnp.zeros((1, weights)), architecture)
+
+    def describe(key, s, thetas):
+        belief = Particles(AugmentedState(s, thetas), uniform_weights(n))
+        return road_racing.describe(key, posterior, belief)
+
+    shapes = jax.ShapeDtypeStruct((n, 10), jnp.int32), jax.ShapeDtypeStruct((n, weights), jnp.float32)
+    lowered = jax.jit(describe).trace(prng.key(0), *shapes).lower(lowering_platforms=("cuda",)).as_text()
+    assert "gpu.triton" in lowered and "dot_general" not in lowered  # no products of copies

@@ -144,8 +144,8 @@ def rejection_sampling(
 ) -> tuple[Particles, Info]:
     """Alg. 1: propose (s', o~) from drawn particles and keep those with o~ = o, until there are n.
 
-    Proposals come in blocks of n (of `tries_at_once` n, where the posterior prefers more), at most
-    `max_tries` n of them; U runs once per particle that is kept. A belief that is not `active` stays as it is.
+    Proposals come in blocks of n, or of several n where the posterior prefers more at once, and are at most
+    `max_tries` n; U runs once per particle that is kept. A belief that is not `active` stays as it is.
     """
     n = belief.num_particles
     tries = min(gba.posterior.tries_at_once, max_tries)

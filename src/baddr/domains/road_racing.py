@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr.domains.domain import Domain
 from baddr.domains.tables import dirichlet_counts
-from baddr.particles import Particles
+from baddr.particles import Particles, bytes_of, over_particles
 from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
 from baddr.posteriors import Graph, Posterior
 from baddr.posteriors.factored import Computed, Feature, Node, parents
@@ -223,12 +223,13 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
 
     Counts draw their expected model: their own uncertainty is then no part of the standard deviation.
     """
-    lanes = belief.states.s.shape[-1] - 1
+    lanes, n, thetas = belief.states.s.shape[-1] - 1, belief.num_particles, belief.states.theta
 
-    def speeds(key: Key[Array, ""], theta) -> Array:
-        return believed_speeds(split(posterior.sample(key, theta)), lanes)
+    def speeds(key: Key[Array, ""], i: Int[Array, ""]) -> Array:
+        return believed_speeds(split(posterior.sample_of(key, thetas, i)), lanes)
 
-    p = jax.vmap(speeds)(jr.split(key, belief.num_particles), belief.states.theta)
+    # Nine lanes have .65 GB of weights: they are not copied for this.
+    p = over_particles(speeds, bytes_of(thetas))(jr.split(key, n), jnp.arange(n, dtype=jnp.int32))
     w = belief.weights[:, None]
     mean = jnp.sum(w * p, axis=0)
     variance = jnp.sum(w * (p - mean[None]) ** 2, axis=0)

@@ -77,6 +77,10 @@ class Posterior(eqx.Module):
         """
         return self.dynamics(tree_at_index(thetas, i), epsilon)
 
+    def sample_of(self, key: Key[Array, ""], thetas: Theta, i: Int[Array, ""]) -> Dynamics:
+        """Draw D ~ p(.; theta) for the theta of particle i among stacked parameters."""
+        return self.dynamics_of(thetas, i, self.draw(key, tree_at_index(thetas, i)))
+
     @property
     def draws_once(self) -> bool:
         """Whether a D that was drawn is one distribution, and no step of it draws anew."""
