@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.agent import advance, start
+from baddr.agent import advance, pack, start
 from baddr.domains import tiger
 from baddr.experiments.build import build_agent, build_domain
 from baddr.experiments.experiment import preset
+from baddr.planner import over_runs_in_place
 from baddr.posteriors import Dirichlet
 
 VALUES = json.loads((Path(__file__).parent / "data" / "values.json").read_text())
@@ -200,3 +201,23 @@ def test_the_example_of_an_own_posterior_runs():
     forgets = example.Forgetting(domain.counts, keep=0.5)
     after = forgets.update(prng.key(0), theta[0], s, a, s, o)
     np.testing.assert_allclose(after.O[2, 1, 0], 3 + 0.5 + 1)
+
+
+def test_packed_arrays_come_back():
+    tree = {"a": jnp.array([1.5, -jnp.inf, jnp.nan]), "b": (jnp.array(True), jnp.array([[-7], [2**31 - 1]]))}
+    packed = pack(tree)
+    assert packed.words.shape == (6,) and packed.words.dtype == jnp.int32
+    after = packed.unpack()
+    assert jax.tree.structure(after) == jax.tree.structure(tree)
+    for x, y in zip(jax.tree.leaves(after), jax.tree.leaves(tree), strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_array_equal(x, y)
+
+
+def test_runs_in_place_are_the_runs_one_by_one():
+    """By NumPy: rows of the first argument turn into their squares plus b; the other results are sums."""
+    first, b = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([1, 2, 3], np.float32)
+    square = over_runs_in_place(lambda x, b: (x**2 + b, jnp.sum(x)))
+    new, sums = jax.jit(square)(jnp.asarray(first), jnp.asarray(b))
+    np.testing.assert_allclose(new, first**2 + b[:, None])
+    np.testing.assert_allclose(sums, first.sum(axis=1))

@@ -54,3 +54,9 @@ def test_categorical_never_draws_a_trailing_zero_weight(n):
     weights = jnp.zeros((n,)).at[0].set(1e-30)
     draws = jax.vmap(lambda k: prng.categorical(k, weights))(jr.split(prng.key(2), 2000))
     assert np.all(np.asarray(draws) == 0)
+
+
+@pytest.mark.parametrize("values", [1, 3, 8, 9])
+def test_running_sums_are_numpys(values):
+    p = np.random.default_rng(values).random((5, values), np.float32)
+    np.testing.assert_allclose(prng.running_sum(jnp.asarray(p)), np.cumsum(p, axis=1), rtol=1e-6)

@@ -1,5 +1,6 @@
 """The agent and its life: plan, act, update the belief, learn; episode after episode, run beside run."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,8 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from baddr.belief import Info, importance_sampling, initial_belief, next_episode, rejection_sampling
 from baddr.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.particles import Particles
-from baddr.planner import LeafValue, Rollout, Root, best_action, over_runs, search
-from baddr.pomdp import POMDP, Action, Observation
+from baddr.planner import LeafValue, Rollout, Root, best_action, over_runs, over_runs_in_place, search
+from baddr.pomdp import POMDP, Action, Observation, Scalar
 from baddr.settings import Filter, Planner
 
 Summary = Callable[[Key[Array, ""], Particles], dict[str, Array]]
@@ -163,19 +164,20 @@ def advance(
     program serves blocks of any length.
     """
     # Compiled on its own it is traced once, though its shapes are asked for before the loop.
-    step = eqx.filter_jit(_step)
+    step = eqx.filter_jit(one_step)
     shapes = eqx.filter_eval_shape(step, runs, agent, world, num_episodes)[1]
     nothing = jax.tree.map(lambda x: jnp.zeros((num_steps, *x.shape), x.dtype), shapes)
 
-    def one_step(i: Int[Array, ""], carry: tuple[Run, Step]) -> tuple[Run, Step]:
+    def body(i: Int[Array, ""], carry: tuple[Run, Step]) -> tuple[Run, Step]:
         runs, record = step(carry[0], agent, world, num_episodes)
         return runs, jax.tree.map(lambda all, new: all.at[i].set(new), carry[1], record)
 
     stop = jnp.int32(num_steps) if stop is None else jnp.minimum(stop, num_steps)
-    return jax.lax.fori_loop(jnp.int32(0), stop, one_step, (runs, nothing))
+    return jax.lax.fori_loop(jnp.int32(0), stop, body, (runs, nothing))
 
 
-def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
+def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
+    """A real step of every run that has not ended its `num_episodes` episodes."""
     active = (runs.episode < num_episodes) & ~runs.failed
     keys = jax.vmap(_step_keys)(runs.key, runs.episode, runs.t)
     keys_plan, keys_world, keys_update, keys_next, keys_summary = jnp.moveaxis(keys, 1, 0)
@@ -188,53 +190,118 @@ def _step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -
         return s_next, o, world.reward(s, a, s_next), world.is_terminal(s, a, s_next)
 
     s_next, o, r, terminal = jax.vmap(act)(keys_world, runs.s, a)
-    belief, info = over_runs(agent.update)(keys_update, runs.belief, a, o, terminal, active)
-    tally = _add(runs.tally, world.discount, runs.t, r, root, info)
-    failed = ~jax.vmap(_is_finite)(belief)
-    ended = active & ~failed & (terminal | (runs.t + 1 >= world.horizon))
-
-    def restart(key: Key[Array, ""], belief: Particles) -> tuple[PyTree, Particles, Tally]:
-        key_s, key_belief = jr.split(key)
-        s, fresh = world.initial_state(key_s), agent.next_episode(key_belief, belief)
-        return s, fresh, _empty_tally(belief.num_particles)
-
-    fresh = jax.vmap(restart)(keys_next, belief)
-    s, after, next_tally = _where(ended, fresh, (s_next, belief, tally))
-    next_runs = Run(
-        key=runs.key,
-        episode=runs.episode + ended.astype(jnp.int32),
-        t=jnp.where(ended, 0, runs.t + 1),
-        s=s,
-        belief=after,
-        tally=next_tally,
-        failed=runs.failed | failed,
+    keys_s, keys_belief = jnp.moveaxis(jax.vmap(jr.split)(keys_next), 1, 0)
+    first = jax.vmap(world.initial_state)(keys_s)
+    keys = jnp.stack([keys_update, keys_belief, keys_summary], axis=1)
+    last = active & (terminal | (runs.t + 1 >= world.horizon))
+    belief, seen = over_runs_in_place(partial(_learn, agent, world.state_sizes))(
+        runs.belief, keys, a, o, terminal, last, active
     )
-    summary = {}
+    # One run after the other, on a CPU: a loop over few bytes, which is compiled into one function.
+    runs = runs._replace(belief=())
+    move = over_runs(partial(_move, agent, world))
+    runs, record = move(runs, first, s_next, a, o, r, last, active, root, seen)
+    return runs._replace(belief=belief), record
+
+
+class Packed(eqx.Module):
+    """A few small arrays of 32 bits (or of one) as one array: each array less is a kernel less to compile."""
+
+    words: Int[Array, "*runs words"]
+    structure: Any = eqx.field(static=True)
+    like: tuple[tuple[tuple[int, ...], Any], ...] = eqx.field(static=True)  # shapes and types
+
+    def unpack(self) -> Any:
+        leaves, start = [], 0
+        for shape, dtype in self.like:
+            end = start + math.prod(shape)
+            words, start = self.words[start:end].reshape(shape), end
+            leaves.append(words != 0 if dtype.kind == "b" else jax.lax.bitcast_convert_type(words, dtype))
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def pack(tree: PyTree) -> Packed:
+    leaves, structure = jax.tree.flatten(tree)
+    word = lambda x: (
+        x.astype(jnp.int32) if x.dtype.kind == "b" else jax.lax.bitcast_convert_type(x, jnp.int32)
+    )
+    words = jnp.concatenate([word(x).reshape(-1) for x in leaves])
+    return Packed(words, structure, tuple((x.shape, x.dtype) for x in leaves))
+
+
+class Seen(NamedTuple):
+    """What one run's belief after a step tells."""
+
+    info: Info
+    failed: Bool[Array, ""]
+    summary: dict[str, Array]
+    state: list[Float[Array, " values"]]  # with `trace`
+
+
+def _learn(
+    agent: Agent,
+    state_sizes: tuple[int, ...],
+    belief: Particles,
+    keys: Key[Array, "3"],
+    a: Action,
+    o: Observation,
+    terminal: Bool[Array, ""],
+    last: Bool[Array, ""],
+    active: Bool[Array, ""],
+) -> tuple[Particles, Packed]:
+    """One run's belief after a step; the next episode's prior after the `last` one."""
+    key_update, key_next, key_summary = keys
+    belief, info = agent.update(key_update, belief, a, o, terminal, active)
+    failed = ~_is_finite(belief)
+    summary, ended = {}, last & ~failed
     if agent.summary is not None:
-        of_each = over_runs(partial(_if, agent.summary))
-        needed = ended | agent.trace
-        summary = _if(of_each, jnp.any(needed), needed, keys_summary, belief)
-    state = jax.vmap(partial(state_marginals, sizes=world.state_sizes))(belief) if agent.trace else []
+        summary = _if(agent.summary, ended | agent.trace, key_summary, belief)
+    state = state_marginals(belief, state_sizes) if agent.trace else []
+    fresh = agent.next_episode(key_next, belief)
+    # The models stay: selecting them, too, would read all of them again.
+    s, log_weights = _where(ended, (fresh.states.s, fresh.log_weights), (belief.states.s, belief.log_weights))
+    after = Particles(AugmentedState(s, belief.states.theta), log_weights)
+    return after, pack(Seen(info, failed, summary, state))
+
+
+def _move(
+    agent: Agent,
+    world: POMDP,
+    run: Run,
+    first: PyTree,
+    s_next: PyTree,
+    a: Action,
+    o: Observation,
+    r: Scalar,
+    last: Bool[Array, ""],
+    active: Bool[Array, ""],
+    root: Root,
+    packed: Packed,
+) -> tuple[Run, Step]:
+    """Where one run stands after a step, but for its belief, and the step's record."""
+    seen: Seen = packed.unpack()
+    tally, ended = _add(run.tally, world.discount, run.t, r, root, seen.info), last & ~seen.failed
+    empty = _empty_tally(agent.filter.num_particles)
+    goes_on = run._replace(t=run.t + 1, s=s_next, tally=tally, failed=run.failed | seen.failed)
+    begins = goes_on._replace(episode=run.episode + 1, t=jnp.int32(0), s=first, tally=empty)
+    after = _where(active, _where(ended, begins, goes_on), run)
     record = Step(
         active=active,
-        episode=runs.episode,
-        t=runs.t,
+        episode=run.episode,
+        t=run.t,
         a=a,
         o=o,
         r=r,
         root=root,
         ended=ended,
-        failed=active & failed,
+        failed=active & seen.failed,
         tally=tally,
-        summary=summary,
-        effective_sample_size=info.effective_sample_size,
-        state=state,
-        world=(runs.s, s_next) if agent.trace else (),
+        summary=seen.summary,
+        effective_sample_size=seen.info.effective_sample_size,
+        state=seen.state,
+        world=(run.s, s_next) if agent.trace else (),
     )
-    # The models of a run that is not active are what they were: selecting them would read all of them again.
-    theta = belief.states.theta
-    runs, next_runs = (_with_models(x, ()) for x in (runs, next_runs))
-    return _with_models(_where(active, next_runs, runs), theta), record
+    return after, record
 
 
 def _if(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree) -> Any:
@@ -242,11 +309,6 @@ def _if(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTre
     shapes = eqx.filter_eval_shape(function, *arguments)
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     return jax.lax.cond(needed, function, lambda *_: nothing, *arguments)
-
-
-def _with_models(runs: Run, theta: PyTree) -> Run:
-    states = AugmentedState(runs.belief.states.s, theta)
-    return runs._replace(belief=Particles(states, runs.belief.log_weights))
 
 
 def state_marginals(belief: Particles, sizes: tuple[int, ...]) -> list[Float[Array, " values"]]:
@@ -264,7 +326,7 @@ def _empty_tally(num_particles: int) -> Tally:
     return Tally(jnp.float32(0), jnp.float32(0), zero, jnp.float32(num_particles), n, zero, zero, zero)
 
 
-def _add(tally: Tally, discount: float, t: Int[Array, " runs"], r: Array, root: Root, info: Info) -> Tally:
+def _add(tally: Tally, discount: float, t: Int[Array, ""], r: Scalar, root: Root, info: Info) -> Tally:
     return Tally(
         return_=tally.return_ + r,
         discounted_return=tally.discounted_return + jnp.float32(discount) ** t.astype(jnp.float32) * r,
@@ -278,14 +340,15 @@ def _add(tally: Tally, discount: float, t: Int[Array, " runs"], r: Array, root: 
 
 
 def _is_finite(belief: Particles) -> Bool[Array, ""]:
-    """No NaN or infinity in theta, no NaN in the weights (a weight of zero is fine)."""
+    """No NaN or infinity in theta, no NaN in the weights (a weight of zero is fine).
+
+    A product with tiny numbers is finite where all of theta is: one pass, for which nothing is compiled.
+    """
     leaves = jax.tree.leaves(belief.states.theta)
-    fine = [jnp.all(jnp.isfinite(x)) for x in leaves if jnp.issubdtype(x.dtype, jnp.floating)]
-    return jnp.all(jnp.array([~jnp.any(jnp.isnan(belief.log_weights)), *fine]))
+    rows = [x.reshape(x.shape[0], -1) for x in leaves if jnp.issubdtype(x.dtype, jnp.floating)]
+    sums = [x @ jnp.full(x.shape[1:], 1e-30, x.dtype) for x in rows]
+    return jnp.all(jnp.isfinite(sum(sums, jnp.exp(belief.log_weights))))
 
 
-def _where(condition: Bool[Array, " runs"], yes: PyTree, no: PyTree) -> PyTree:
-    def select(x: Array, y: Array) -> Array:
-        return jnp.where(condition.reshape(condition.shape + (1,) * (x.ndim - 1)), x, y)
-
-    return jax.tree.map(select, yes, no)
+def _where(condition: Bool[Array, ""], yes: PyTree, no: PyTree) -> PyTree:
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)

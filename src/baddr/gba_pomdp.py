@@ -20,9 +20,9 @@ from baddr.pomdp import (
     SplitDynamics,
     State,
     Tables,
-    feature_vector,
 )
 from baddr.posteriors.base import Posterior, Rows
+from baddr.prng import running_sum
 
 # A simulation takes about three steps. Evaluating D at this many inputs before the search costs less than
 # evaluating it where the search goes, one simulated step after another: see docs/results.md.
@@ -149,7 +149,7 @@ class GBAPOMDP(POMDP):
             O = jax.vmap(
                 lambda s_, a, s_next: jax.vmap(lambda o: D.observation_log_prob(s_, a, s_next, o))(o)
             )
-            return T(s[s_T], jnp.asarray(a_T)), jnp.exp(O(s[s_O], jnp.asarray(a_O), s[s_next_O]))
+            return T(s[s_T], a_T), jnp.exp(O(s[s_O], a_O, s[s_next_O]))
 
         return jax.vmap(one)(draws)
 
@@ -157,17 +157,17 @@ class GBAPOMDP(POMDP):
 def cumulative(p: Float[Array, "*rows values"]) -> Float[Array, "*rows fewer_values"]:
     """Running sums in proportion to the last, which is left out. From the last possible value on they are
     exactly 1, so that a uniform number in [0, 1) never draws an impossible one."""
-    running = jnp.cumsum(p, axis=-1)
+    running = running_sum(p)
     return running[..., :-1] / running[..., -1:]
 
 
-def _all_vectors(sizes: tuple[int, ...]) -> Int[Array, "values features"]:
-    numbers = jnp.arange(math.prod(sizes), dtype=jnp.int32)
-    return jax.vmap(lambda i: feature_vector(i, sizes))(numbers)
+def _all_vectors(sizes: tuple[int, ...]) -> Int[np.ndarray, "values features"]:
+    """All feature vectors by rank: numbers that are known before anything is compiled."""
+    return np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1).astype(np.int32)
 
 
 def _transition_prob(
-    D: Dynamics, s: State, a: Action, s_next: State, every_o: Int[Array, "Z observation_features"]
+    D: Dynamics, s: State, a: Action, s_next: State, every_o: Int[np.ndarray, "Z observation_features"]
 ) -> Scalar:
     """p(s' | s, a; D): the sum of D(s', o | s, a) over o, where D does not give it itself."""
     if isinstance(D, SplitDynamics):

@@ -163,6 +163,11 @@ class POMDP(eqx.Module):
         """The POMDP that the simulation with this `draw` runs in."""
         return self
 
+    @property
+    def has_tables(self) -> bool:
+        """Whether `tables` gives some."""
+        return False
+
     def tables(self, belief: Particles, draws: PyTree) -> Tables | None:
         """What the simulations of each run with these draws can see, where that is little."""
         return None

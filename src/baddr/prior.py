@@ -7,6 +7,7 @@ import functools
 import hashlib
 import io
 import json
+import math
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.experiments import cache
 from baddr.experiments.store import write
-from baddr.pomdp import POMDP, Action, Dynamics, Observation, State
+from baddr.pomdp import POMDP, Dynamics, State
 from baddr.posteriors.dropout import (
     Architecture,
     Dropout,
@@ -35,12 +36,25 @@ from baddr.settings import Network, Pretrain, training_settings
 CODE_VERSION = 1  # raise it when the same settings train another prior: the cached ones are then not found
 NUM_TEST_SAMPLES = 4096
 NUM_TEST_MASKS = 64
-TESTED_AT_ONCE = 8  # members: each takes some 100 MB for networks of 32
+TESTED_AT_ONCE = 64  # samples, under the same masks
 NUM_BLOCKS = 16  # progress is told between them
 
 SampleState = Callable[[Key[Array, ""]], State]
 Simulators = Dynamics | Callable[[Key[Array, ""]], Dynamics]
 Progress = Callable[[int, int, float], None]  # batches done, batches in all, mean loss of the last block
+
+
+def compiled_quickly(level: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`filter_jit` for what runs briefly: on a CPU, LLVM's optimisations above the `level` take longer than
+    they save."""
+    jit: Any = eqx.filter_jit
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        options = lambda backend: {"xla_backend_optimization_level": level} if backend == "cpu" else None
+        jitted = functools.cache(lambda backend: jit(function, compiler_options=options(backend)))
+        return functools.wraps(function)(lambda *arguments: jitted(jax.default_backend())(*arguments))
+
+    return wrap
 
 
 class Fit(NamedTuple):
@@ -114,7 +128,7 @@ def pretrain(
     return posterior, _fit(keys_test, posterior, M, sample_state, settings.max_gap)
 
 
-@eqx.filter_jit
+@compiled_quickly(0)
 def _begin(
     key: Key[Array, ""], simulators: Simulators, architecture: Architecture, n: int
 ) -> tuple[Float[Array, "members weights"], Key[Array, " members"], Key[Array, " members"], Dynamics]:
@@ -161,7 +175,7 @@ def _train(
     return _join(carry[0])
 
 
-@eqx.filter_jit
+@compiled_quickly(0)
 def _cut(w: Float[Array, "members weights"], architecture: Architecture, settings: Pretrain) -> PyTree:
     """Matrices, not the flat theta, are trained: the gradient need not be joined at every batch. Also the
     optimiser's state."""
@@ -175,7 +189,7 @@ def _optimizer(settings: Pretrain) -> Any:
     return {"sgd": optax.sgd, "adam": optax.adam}[settings.optimizer](settings.learning_rate)
 
 
-@eqx.filter_jit
+@compiled_quickly(1)
 def _train_block(
     carry: PyTree,
     numbers: Int[Array, " batches"],
@@ -227,30 +241,37 @@ def _fit(
     return Fit(cross_entropy, entropy, gap, ~(np.isfinite(gap) & (gap <= max_gap)))
 
 
-@eqx.filter_jit
+@compiled_quickly(1)
 def _entropies(
     keys: Key[Array, " members"], posterior: Dropout, M: Dynamics, sample_state: SampleState
 ) -> tuple[Float[Array, " members"], Float[Array, " members"]]:
+    """Every block of samples has masks of its own: a mask is a matrix product with a block of inputs."""
     architecture = posterior.architecture
 
-    def member(key: Key[Array, ""], theta: Array, M: Dynamics) -> tuple[Array, Array]:
-        key_data, key_masks = jr.split(key)
-        data = _sample_data(key_data, M, sample_state, architecture.num_actions, NUM_TEST_SAMPLES)
+    def sample(key: Key[Array, ""], M: Dynamics) -> tuple[_Data, Array]:
+        data = _sample_data(key, M, sample_state, architecture.num_actions, NUM_TEST_SAMPLES)
+        both, O = jax.vmap(M.log_prob)(*data), jax.vmap(M.observation_log_prob)(*data)
+        return data, jnp.mean({"TO": both, "T": both - O, "O": O}[architecture.networks])
 
-        def log_probs(key: Key[Array, ""], s: State, a: Action, s_next: State, o: Observation) -> Any:
-            log_T, log_O = posterior.predictive(key, theta, s, a, s_next, o, NUM_TEST_MASKS)
-            both, O = M.log_prob(s, a, s_next, o), M.observation_log_prob(s, a, s_next, o)
-            return log_T + log_O, {"TO": both, "T": both - O, "O": O}[architecture.networks]
+    def cross_entropy(key: Key[Array, ""], theta: Array, data: _Data) -> Array:
+        def of_mask(masks: Array) -> tuple[Array, Array]:
+            return jax.vmap(posterior.dynamics(theta, masks).log_probs)(*data)
 
-        log_p, log_M = jax.vmap(log_probs)(jr.split(key_masks, NUM_TEST_SAMPLES), *data)
-        return -jnp.mean(log_p), -jnp.mean(log_M)
+        masks = jax.vmap(lambda key: posterior.draw(key, theta))(jr.split(key, NUM_TEST_MASKS))
+        log_T, log_O = jax.vmap(of_mask)(masks)
+        # Their masks are independent: the mean of the product is the product of the means (Eq. 12).
+        log_p = jax.nn.logsumexp(log_T, axis=0) + jax.nn.logsumexp(log_O, axis=0)
+        return 2 * math.log(NUM_TEST_MASKS) - jnp.mean(log_p)
 
-    arrays, rest = eqx.partition(M, eqx.is_array)
-    return jax.lax.map(
-        lambda x: member(x[0], x[1], eqx.combine(x[2], rest)),
-        (keys, posterior.ensemble, arrays),
-        batch_size=min(TESTED_AT_ONCE, len(keys)),
-    )
+    keys_data, keys_masks = jnp.moveaxis(jax.vmap(jr.split)(keys), 1, 0)
+    data, log_M = eqx.filter_vmap(sample)(keys_data, M)
+    blocks = jax.tree.map(lambda x: x.reshape(-1, TESTED_AT_ONCE, *x.shape[2:]), data)
+    count = NUM_TEST_SAMPLES // TESTED_AT_ONCE
+    keys_block = jax.vmap(lambda key: jr.split(key, count))(keys_masks).reshape(-1)
+    members = jnp.repeat(jnp.arange(len(keys), dtype=jnp.int32), count)
+    one = lambda x: cross_entropy(x[0], posterior.ensemble[x[1]], x[2])
+    found = jax.lax.map(one, (keys_block, members, blocks))
+    return jnp.mean(found.reshape(-1, count), axis=1), -log_M
 
 
 def prior_settings(

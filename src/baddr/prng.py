@@ -7,6 +7,7 @@ keys are ordinary JAX keys: every function of `jax.random` takes them.
 """
 
 import math
+from itertools import accumulate
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +17,7 @@ from jaxtyping import Array, Float, Int, Key, UInt32
 
 ROUNDS = 13
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+UNROLLED = 8  # values of a running sum
 PARITY = np.uint32(0x1BD11BDA)
 SPLIT, FOLD_IN, BITS = (np.uint32(i) for i in range(3))  # one domain of counters per use
 
@@ -77,13 +79,20 @@ def key(seed: int) -> Key[Array, ""]:
     return jr.key(seed, impl=IMPL)
 
 
+def running_sum(p: Float[Array, "*rows values"]) -> Float[Array, "*rows values"]:
+    """`cumsum` over the last axis. Few values are written out: they fuse with what surrounds them."""
+    if p.shape[-1] > UNROLLED:
+        return jnp.cumsum(p, axis=-1)
+    return jnp.stack(list(accumulate(p[..., i] for i in range(p.shape[-1]))), axis=-1)
+
+
 def categorical(key: Key[Array, ""], weights: Float[Array, " n"]) -> Int[Array, ""]:
     """One index in proportion to `weights`, by inversion.
 
     An index of weight zero is never drawn: the uniform number lies in [0, 1), and where rounding
     carries it to the total the last index with weight is taken.
     """
-    running = jnp.cumsum(weights)
+    running = running_sum(weights)
     u = jr.uniform(key) * running[-1]
     if weights.shape[0] <= 64:
         index = jnp.sum(running <= u, dtype=jnp.int32)

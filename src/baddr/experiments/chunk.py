@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Int, Key, PyTree
+from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from baddr import prng
-from baddr.agent import Agent, Run, Step, advance, start
+from baddr.agent import Agent, Run, Step, one_step, start
 from baddr.baselines import A2C, Episodes, Learner
 from baddr.baselines import advance as advance_learners
 from baddr.baselines import start as start_learners
@@ -55,7 +55,7 @@ class Program(NamedTuple):
     """What the chunks of an experiment run."""
 
     start: Callable[..., Any]
-    advance: Callable[..., Any]
+    advance: Callable[..., Any]  # by one step, or a learner by a block of updates; takes its runs for good
     no_rows: Arrays  # the columns of a table without rows
 
 
@@ -69,27 +69,33 @@ def compiled(work: Work) -> Program:
     (experiment, world, agent), number = work, jax.ShapeDtypeStruct((), jnp.int32)
     keys = jax.eval_shape(lambda: jr.split(prng.key(0), experiment.chunk_size))
     runs = eqx.filter_eval_shape(_start, keys, agent, world)
-    advance, (_, steps) = _compile(_advance, runs, agent, world, number, number)
-    start, _ = _compile(_start, keys, agent, world)
+    advance, (_, steps) = _compile(_advance, (runs,), agent, world, number)
+    start, _ = _compile(_start, (), keys, agent, world)
     return Program(start, advance, _rows_like(steps))
 
 
-def _compile(function: Callable[..., Any], *arguments: PyTree) -> tuple[Callable[..., Any], PyTree]:
-    """`function` for arguments like these, and the shapes of its results."""
-    leaves, structure = jax.tree.flatten(arguments)
+def _compile(
+    function: Callable[..., Any], taken: tuple[PyTree, ...], *given: PyTree
+) -> tuple[Callable[..., Any], PyTree]:
+    """`function` for arguments like these, and the shapes of its results. The arrays that are `taken` are not
+    to be used again: their memory is the results'."""
+    leaves, structure = jax.tree.flatten((*taken, *given))
     places = [i for i, x in enumerate(leaves) if isinstance(x, jax.Array | jax.ShapeDtypeStruct)]
+    count = sum(i < len(jax.tree.leaves(taken)) for i in places)
 
     @wraps(function)
-    def of_arrays(arrays: list[Array]) -> PyTree:
-        new = dict(zip(places, arrays, strict=True))
+    def of_arrays(taken: list[Array], given: list[Array]) -> PyTree:
+        new = dict(zip(places, [*taken, *given], strict=True))
         return function(*jax.tree.unflatten(structure, [new.get(i, x) for i, x in enumerate(leaves)]))
 
-    lowered = jax.jit(of_arrays).lower([leaves[i] for i in places])
+    arrays = [leaves[i] for i in places]
+    lowered = jax.jit(of_arrays, donate_argnums=0).lower(arrays[:count], arrays[count:])
     program = lowered.compile()
 
     def run(*arguments: PyTree) -> PyTree:
         leaves = jax.tree.leaves(arguments)
-        return program([leaves[i] for i in places])
+        arrays = [leaves[i] for i in places]
+        return program(arrays[:count], arrays[count:])
 
     return run, lowered.out_info
 
@@ -124,14 +130,16 @@ class Chunk:
     def advance(self) -> Arrays:
         """A block of steps of every run; the episodes that ended in it."""
         experiment, world, agent = self.work
-        before, count = self.runs, (jnp.asarray(np.int32(n)) for n in (experiment.episodes, self.block))
-        self.runs, steps = self.program.advance(before, agent, world, *count)
-        steps = jax.device_get(steps)
+        episodes, failed, steps = jnp.asarray(np.int32(experiment.episodes)), np.array(self.runs.failed), []
+        for _ in range(1 if isinstance(agent, A2C) else self.block):
+            self.runs, step = self.program.advance(self.runs, agent, world, episodes)
+            steps.append(step)
+        steps = jax.tree.map(lambda *x: np.concatenate(x), *jax.device_get(steps))
         new = rows_of(steps, self.first)
         if len(new["run"]):
             self.block = min(2 * self.block, STEPS_PER_BLOCK)
         self.rows = {name: np.concatenate([self.rows[name], new[name]]) for name in self.rows}
-        self.failures += _failures_of(before, self.runs, steps, self.first)
+        self.failures += _failures_of(failed, self.runs, steps, self.first)
         if isinstance(steps, Step) and self.first <= experiment.trace < self.last:
             self.trace += _trace_of(steps, experiment.trace - self.first)
         return within(new, experiment.episodes)
@@ -169,8 +177,8 @@ def no_rows(work: Work) -> Arrays:
     """The columns of a table without rows."""
 
     def one_step(keys: Array) -> Step | Episodes:
-        runs, number = _start(keys, work.agent, work.world), jnp.int32(1)
-        return _advance(runs, work.agent, work.world, number, number)[1]
+        runs = _start(keys, work.agent, work.world)
+        return _advance(runs, work.agent, work.world, jnp.int32(1))[1]
 
     return _rows_like(jax.eval_shape(one_step, prng.key(0)[None]))
 
@@ -198,15 +206,17 @@ def _start(keys: Array, agent: Agent | A2C, world: POMDP) -> Run | Learner:
     return start_learners(keys, agent) if isinstance(agent, A2C) else start(keys, agent, world)
 
 
+@eqx.filter_jit
 def _advance(
-    runs: Any, agent: Agent | A2C, world: POMDP, episodes: Int[Array, ""], steps: Int[Array, ""]
+    runs: Any, agent: Agent | A2C, world: POMDP, episodes: Int[Array, ""]
 ) -> tuple[Run | Learner, Step | Episodes]:
-    """So many steps, at most a block; a block of updates where the agent is a learner. Learners of a chunk go
-    on together until the last of them has its episodes, and what the others have too many is kept for an
-    extension."""
+    """A step (its record has an axis for steps), or a block of updates where the agent is a learner. Learners
+    of a chunk go on together until the last of them has its episodes, and what the others have too many is
+    kept for an extension."""
     if isinstance(agent, A2C):
         return advance_learners(runs, agent, STEPS_PER_BLOCK)
-    return advance(runs, agent, world, episodes, STEPS_PER_BLOCK, steps)
+    runs, step = one_step(runs, agent, world, episodes)
+    return runs, jax.tree.map(lambda x: x[None], step)
 
 
 @partial(jax.jit, static_argnums=(0, 2))
@@ -251,10 +261,10 @@ def _plain(column: np.ndarray) -> np.ndarray:
 
 
 def _failures_of(
-    before: Run | Learner, after: Run | Learner, steps: Step | Episodes, first: int
+    before: Bool[np.ndarray, " runs"], after: Run | Learner, steps: Step | Episodes, first: int
 ) -> list[Failure]:
     if isinstance(steps, Episodes):
-        lanes = np.flatnonzero(np.asarray(after.failed) & ~np.asarray(before.failed))
+        lanes = np.flatnonzero(np.asarray(after.failed) & ~before)
         return [Failure(first + int(i), int(after.episode[i]), 0) for i in lanes]
     when, lane = np.nonzero(np.asarray(steps.failed))
     episode, t = np.asarray(steps.episode)[when, lane], np.asarray(steps.t)[when, lane]
