@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.agent import advance, pack, start
+from baddr.agent import _if, advance, pack, start
 from baddr.domains import tiger
 from baddr.experiments.build import build_agent, build_domain
 from baddr.experiments.experiment import preset
@@ -221,3 +221,19 @@ def test_runs_in_place_are_the_runs_one_by_one():
     new, sums = jax.jit(square)(jnp.asarray(first), jnp.asarray(b))
     np.testing.assert_allclose(new, first**2 + b[:, None])
     np.testing.assert_allclose(sums, first.sum(axis=1))
+
+
+def test_what_only_some_runs_need_is_computed_if_any_does():
+    """A summary, under `vmap` as on a GPU: a branch, no select; zeros where a run does not need it."""
+    function = lambda key, x: {"sum": jnp.sum(x) + jr.uniform(key), "twice": 2 * x}
+    of_each = jax.vmap(lambda needed, key, x: _if(function, needed, key, x))
+    needed, keys = jnp.array([True, False, True]), jr.split(prng.key(0), 3)
+    x = jnp.arange(6.0).reshape(3, 2)
+    found, every = of_each(needed, keys, x), jax.vmap(function)(keys, x)
+    for name, value in found.items():
+        expected = np.where(np.asarray(needed).reshape(3, *[1] * (value.ndim - 1)), every[name], 0)
+        np.testing.assert_allclose(value, expected)
+    nobody = of_each(jnp.zeros(3, bool), keys, x)
+    assert not any(np.any(value) for value in nobody.values())
+    jaxpr = jax.make_jaxpr(of_each)(needed, keys, x)
+    assert [e.primitive.name for e in jaxpr.eqns if e.primitive.name == "cond"] == ["cond"]

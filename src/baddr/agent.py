@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.belief import Info, importance_sampling, initial_belief, next_episode, rejection_sampling
@@ -305,10 +306,25 @@ def _move(
 
 
 def _if(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree) -> Any:
-    """What the function gives, or zeros where it is not needed."""
-    shapes = eqx.filter_eval_shape(function, *arguments)
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return jax.lax.cond(needed, function, lambda *_: nothing, *arguments)
+    """What the function gives, or zeros where it is not needed. Under `vmap` it runs if anybody needs it."""
+
+    def either(function: Callable[..., Any], needed: Bool[Array, ""], arguments: PyTree) -> Any:
+        shapes = eqx.filter_eval_shape(function, *arguments)
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return jax.lax.cond(needed, function, lambda *_: nothing, *arguments)
+
+    one = custom_vmap(lambda needed, arguments: either(function, needed, arguments))
+
+    @one.def_vmap
+    def many(n: int, batched: PyTree, needed: Bool[Array, "*n"], arguments: PyTree) -> tuple[PyTree, PyTree]:
+        in_axes = tuple(jax.tree.map(lambda has_axis: 0 if has_axis else None, batched[1]))
+        # A select would compute it for all runs at every step.
+        found = either(jax.vmap(function, in_axes), jnp.any(needed), arguments)
+        mine = jnp.broadcast_to(needed, (n,))
+        found = jax.vmap(lambda mine, x: jax.tree.map(lambda x: jnp.where(mine, x, 0), x))(mine, found)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return one(needed, arguments)
 
 
 def state_marginals(belief: Particles, sizes: tuple[int, ...]) -> list[Float[Array, " values"]]:

@@ -85,9 +85,8 @@ def importance_sampling(
     posterior = gba.posterior
 
     thetas, each = belief.states.theta, partial(over_particles, bytes_each=bytes_of(belief.states.theta))
-    keys_D, keys_step, keys_U = jnp.moveaxis(
-        jax.vmap(lambda k: jr.split(k, 3))(jr.split(key_particles, n)), 1, 0
-    )
+    # One wide split: with keys from keys XLA took minutes to compile this for 4096 particles.
+    keys_D, keys_step, keys_U = jr.split(key_particles, (3, n))
     s = belief.states.s[ancestors]
     epsilons = jax.vmap(lambda key, i: posterior.draw(key, tree_at_index(thetas, i)))(keys_D, ancestors)
 
@@ -153,10 +152,9 @@ def rejection_sampling(
 
     posterior, thetas = gba.posterior, belief.states.theta
 
-    def draw(key: Key[Array, ""], wanted: Bool[Array, ""]) -> tuple[Int[Array, ""], PyTree, Key[Array, ""]]:
-        key_particle, key_D, key_step = jr.split(key, 3)
-        i = jnp.where(wanted, belief.sample(key_particle), NOBODY)
-        return i, posterior.draw(key_D, tree_at_index(thetas, i)), key_step
+    def draw(keys: Key[Array, "2"], wanted: Bool[Array, ""]) -> tuple[Int[Array, ""], PyTree]:
+        i = jnp.where(wanted, belief.sample(keys[0]), NOBODY)
+        return i, posterior.draw(keys[1], tree_at_index(thetas, i))
 
     def propose(
         i: Int[Array, ""], epsilon: PyTree, key: Key[Array, ""]
@@ -167,10 +165,11 @@ def rejection_sampling(
 
     def block(carry):
         kept, count, number, *_ = carry
-        keys = jr.split(jr.fold_in(key_blocks, number), tries * n)
+        keys = jr.split(jr.fold_in(key_blocks, number), (3, tries * n))
         # Under vmap a run that has its particles goes on with the others, and what it proposes is discarded.
-        drawn = jax.vmap(draw, in_axes=(0, None))(keys, unfinished(carry))
-        ancestors, s_next, accepted, log_likelihood = over_particles(propose, bytes_of(thetas))(*drawn)
+        drawn = jax.vmap(draw, in_axes=(1, None))(keys[:2], unfinished(carry))
+        proposed = over_particles(propose, bytes_of(thetas))(*drawn, keys[2])
+        ancestors, s_next, accepted, log_likelihood = proposed
         place = jnp.where(accepted, count + jnp.cumsum(accepted, dtype=jnp.int32) - 1, n)
         kept = _Proposals(
             kept.ancestors.at[place].set(ancestors, mode="drop"),

@@ -122,19 +122,17 @@ def _forward_of(net: Net, interpret: bool) -> Any:
     forward = custom_vmap(alone)
 
     @forward.def_vmap
-    def many(n: int, batched: list[bool], thetas: Array, *draws: Array) -> tuple[Outputs, Outputs]:
-        all_batched = Outputs(True, True, True)
-        shared = not batched[0] and n >= thetas.shape[0] and net.hidden >= LARGE
-        if not shared:
+    def many(n: int, batched: list[bool], thetas: Array, *draws: Array) -> tuple[Outputs, Any]:
+        if batched[0] or n < thetas.shape[0] or net.hidden < LARGE:
             in_axes = [0 if has_axis else None for has_axis in batched]
-            return jax.vmap(alone, in_axes)(thetas, *draws), all_batched
-        each = [
-            x if has_axis else jnp.broadcast_to(x, (n, *x.shape))
-            for x, has_axis in zip(draws, batched[1:], strict=True)
-        ]
-        i, X, words = each
-        groups = groups_of(i, thetas.shape[0])
-        return _forward_groups(groups, thetas, X, words, net, GROUPED, interpret), all_batched
+            found = jax.vmap(alone, in_axes)(thetas, *draws)
+        else:
+            i, X, words = (
+                x if has_axis else jnp.broadcast_to(x, (n, *x.shape))
+                for x, has_axis in zip(draws, batched[1:], strict=True)
+            )
+            found = _forward_groups(groups_of(i, thetas.shape[0]), thetas, X, words, net, GROUPED, interpret)
+        return found, jax.tree.map(lambda _: True, found)
 
     return forward
 
@@ -173,9 +171,10 @@ def _forward_groups(
     interpret: bool,
 ) -> Outputs:
     widths = (net.outputs, net.hidden, net.hidden)
-    shapes = Outputs(*(jax.ShapeDtypeStruct((*X.shape[:2], n), thetas.dtype) for n in widths))
+    shapes = tuple(jax.ShapeDtypeStruct((*X.shape[:2], n), thetas.dtype) for n in widths)
     kernel = partial(_forward, net=net, tiling=tiling, interpret=interpret)
-    return _call(kernel, shapes, net.hidden, tiling, interpret, groups.i.shape)(*groups, thetas, X, words)
+    call = _call(kernel, shapes, net.hidden, tiling, interpret, groups.i.shape)
+    return Outputs(*call(*groups, thetas, X, words))
 
 
 def descend(
@@ -235,7 +234,7 @@ def _forward(whose, draws, thetas, X, words, Y, H1, H2, *, net: Net, tiling: Til
 
         def second_layer(k, z2):
             h1 = [_load(H1, _vector(0, k, n), row) for row in rows]
-            used = sum(jnp.abs(h) for h in h1) != 0
+            used = sum((jnp.abs(h) for h in h1), jnp.zeros(k.shape)) != 0
             W2 = _load(thetas, _matrix(at.W2, k, n, j, n), (i,), used[:, None])
             return tuple(z + _times(h, W2) for z, h in zip(z2, h1, strict=True))
 
