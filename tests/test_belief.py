@@ -256,5 +256,5 @@ def test_a_filter_of_4096_particles_compiles():
     listen, left = jnp.int32(tiger.LISTEN), jnp.zeros((1,), jnp.int32)
     after, _ = importance_sampling(prng.key(1), GBA, belief, listen, left, resample_below=512.0)
     # p(s = left | heard left) = .625, by 4096 particles: three quarters of a point is a standard error.
-    heard = float(jnp.sum(after.weights * (after.states.s[:, 0] == 0)))
+    heard = float(jnp.sum(jnp.where(after.states.s[:, 0] == 0, after.weights, 0)))
     assert abs(heard - 0.625) < 4 * 0.0076
