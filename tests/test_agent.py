@@ -204,9 +204,11 @@ def test_the_example_of_an_own_posterior_runs():
 
 
 def test_packed_arrays_come_back():
-    tree = {"a": jnp.array([1.5, -jnp.inf, jnp.nan]), "b": (jnp.array(True), jnp.array([[-7], [2**31 - 1]]))}
+    small = jnp.array([-128, 127], jnp.int8)
+    numbers = jnp.array([1.5, -jnp.inf, jnp.nan]), small, jnp.array(0.1, jnp.bfloat16)
+    tree = {"a": numbers, "b": (jnp.array(True), jnp.array([[-7], [2**31 - 1]]))}
     packed = pack(tree)
-    assert packed.words.shape == (6,) and packed.words.dtype == jnp.int32
+    assert packed.words.shape == (9,) and packed.words.dtype == jnp.int32
     after = packed.unpack()
     assert jax.tree.structure(after) == jax.tree.structure(tree)
     for x, y in zip(jax.tree.leaves(after), jax.tree.leaves(tree), strict=True):

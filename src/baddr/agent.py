@@ -152,29 +152,10 @@ def start(keys: Key[Array, " runs"], agent: Agent, world: POMDP) -> Run:
 
 @eqx.filter_jit
 def advance(
-    runs: Run,
-    agent: Agent,
-    world: POMDP,
-    num_episodes: Int[Array, ""],
-    num_steps: int,
-    stop: Int[Array, ""] | None = None,
+    runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""], num_steps: int
 ) -> tuple[Run, Step]:
-    """`num_steps` real steps of every run that has not ended its `num_episodes` episodes.
-
-    With `stop` it takes the first so many of them only (the records of the others are zero): one compiled
-    program serves blocks of any length.
-    """
-    # Compiled on its own it is traced once, though its shapes are asked for before the loop.
-    step = eqx.filter_jit(one_step)
-    shapes = eqx.filter_eval_shape(step, runs, agent, world, num_episodes)[1]
-    nothing = jax.tree.map(lambda x: jnp.zeros((num_steps, *x.shape), x.dtype), shapes)
-
-    def body(i: Int[Array, ""], carry: tuple[Run, Step]) -> tuple[Run, Step]:
-        runs, record = step(carry[0], agent, world, num_episodes)
-        return runs, jax.tree.map(lambda all, new: all.at[i].set(new), carry[1], record)
-
-    stop = jnp.int32(num_steps) if stop is None else jnp.minimum(stop, num_steps)
-    return jax.lax.fori_loop(jnp.int32(0), stop, body, (runs, nothing))
+    """`num_steps` real steps of every run that has not ended its `num_episodes` episodes."""
+    return jax.lax.scan(lambda runs, _: one_step(runs, agent, world, num_episodes), runs, length=num_steps)
 
 
 def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
@@ -206,7 +187,10 @@ def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]
 
 
 class Packed(eqx.Module):
-    """A few small arrays of 32 bits (or of one) as one array: each array less is a kernel less to compile."""
+    """A few small arrays as one of 32-bit words: each array less is a kernel less to compile.
+
+    Types of another size pass through single precision.
+    """
 
     words: Int[Array, "*runs words"]
     structure: Any = eqx.field(static=True)
@@ -217,17 +201,19 @@ class Packed(eqx.Module):
         for shape, dtype in self.like:
             end = start + math.prod(shape)
             words, start = self.words[start:end].reshape(shape), end
-            leaves.append(words != 0 if dtype.kind == "b" else jax.lax.bitcast_convert_type(words, dtype))
+            leaves.append(jax.lax.bitcast_convert_type(words, _of_a_word(dtype)).astype(dtype))
         return jax.tree.unflatten(self.structure, leaves)
 
 
 def pack(tree: PyTree) -> Packed:
     leaves, structure = jax.tree.flatten(tree)
-    word = lambda x: (
-        x.astype(jnp.int32) if x.dtype.kind == "b" else jax.lax.bitcast_convert_type(x, jnp.int32)
-    )
+    word = lambda x: jax.lax.bitcast_convert_type(x.astype(_of_a_word(x.dtype)), jnp.int32)
     words = jnp.concatenate([word(x).reshape(-1) for x in leaves])
     return Packed(words, structure, tuple((x.shape, x.dtype) for x in leaves))
+
+
+def _of_a_word(dtype: Any) -> Any:
+    return dtype if dtype.itemsize == 4 else jnp.float32
 
 
 class Seen(NamedTuple):
