@@ -30,7 +30,7 @@ class Axis(NamedTuple):
 
 def axes(gpu: bool) -> dict[str, Axis]:
     tiger = "tiger, 4096 simulations, 1024 particles, 32 nodes"
-    runs = [1, 8, 64, 256, 1024, 2048, 4096] if gpu else [1, 4, 16, 64]
+    runs = [1, 8, 64, 256, 1024, 2048, 4096] if gpu else [1, 4, 16, 64, 256]
     return {
         "runs": Axis("runs at once", runs, f"{tiger}; ms in all"),
         "particles": Axis("particles", [64, 256, 1024, 4096], "tiger, 4096 simulations, 32 nodes; one run"),
