@@ -342,7 +342,8 @@ def test_tabulated_draws_are_the_networks():
     rows = Rows(((2, 1), (5, 0)), ((0, 1, 3), (4, 0, 1), (5, 1, 5)))
     i = jnp.array([2, 0])
     masks = jax.vmap(lambda key: draw_masks(key, posterior.architecture))(jr.split(prng.key(3), 2))
-    tables = jax.jit(lambda: posterior.tabulate(posterior.ensemble, i, masks, rows))()
+    stacked = jax.jit(lambda: posterior.tabulate(posterior.ensemble, i, masks, rows))()
+    tables = stacked.logits
 
     def code(s):
         return [*np.eye(3)[s[0]], 2 * s[1] - 1]
@@ -359,7 +360,7 @@ def test_tabulated_draws_are_the_networks():
             wanted = numpy_logits(posterior.architecture, theta, "O", x, keep[1])
             np.testing.assert_allclose(tables.O[n, row], wanted, atol=1e-5)
         plain = posterior.dynamics(theta, masks[n])
-        table = posterior.tabulated(jax.tree.map(lambda x, n=n: x[n], tables), rows)
+        table = jax.tree.map(lambda x, n=n: x[n], stacked)
         s, a, s_next = jnp.asarray(states[5]), jnp.int32(1), jnp.asarray(states[5])
         keys = jr.split(prng.key(4), 64)
         drawn = [

@@ -181,7 +181,7 @@ def test_tables_of_draws():
     keys, i, *_ = example(plain, 5)
     masks = jax.vmap(lambda key: plain.draw(key, plain.ensemble[0]))(keys)
     found, expected = jax.jit(
-        lambda: [posterior.tabulate(plain.ensemble, i, masks, rows) for posterior in (kernel, plain)]
+        lambda: [posterior.tabulate(plain.ensemble, i, masks, rows).logits for posterior in (kernel, plain)]
     )()
     assert found.T.shape == (5, 3, 5) and found.O.shape == (5, 2, 5)
     close(found.T, expected.T)

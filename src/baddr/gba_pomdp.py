@@ -42,7 +42,7 @@ class GBAPOMDP(POMDP):
 
     With `root_sampling` (Alg. 2) a simulation draws one D ~ p(.; theta) at its root and runs in the
     POMDP with those dynamics; without it, a simulation runs in this POMDP itself and learns as it goes.
-    Where D is costly to evaluate and has few inputs (`Posterior.tabulates`), each simulation's D is
+    Where D is costly to evaluate and has few inputs (`Posterior.tabulate`), each simulation's D is
     tabulated before the search: the same numbers, by large matrix products instead of many small ones.
     """
 
@@ -97,9 +97,9 @@ class GBAPOMDP(POMDP):
             return s, (i, self.posterior.draw(key_D, theta))
 
         s, (i, epsilon) = jax.vmap(one)(jr.split(key, n))
-        if self.rows is None or not self.posterior.tabulates:
-            return s, (i, epsilon)
-        return s, self.posterior.tabulate(belief.states.theta, i, epsilon, self.rows)
+        thetas, rows = belief.states.theta, self.rows
+        tabulated = None if rows is None else self.posterior.tabulate(thetas, i, epsilon, rows)
+        return s, (i, epsilon) if tabulated is None else tabulated
 
     def root_pomdp(self, belief: Particles, draw: PyTree) -> POMDP:
         if not self.root_sampling:
@@ -108,8 +108,8 @@ class GBAPOMDP(POMDP):
 
     def _dynamics(self, belief: Particles, draw: PyTree) -> Dynamics:
         """The D of the simulation with this `draw`."""
-        if self.rows is not None and self.posterior.tabulates:
-            return self.posterior.tabulated(draw, self.rows)
+        if isinstance(draw, Dynamics):
+            return draw
         i, epsilon = draw
         return self.posterior.dynamics_of(belief.states.theta, i, epsilon)
 
@@ -137,7 +137,7 @@ class GBAPOMDP(POMDP):
     ) -> tuple[Float[Array, "draws T_rows S"], Float[Array, "draws O_rows Z"]]:
         """p(s' | s, a) and p(o | s, a, s') of each draw at the rows that matter; of one, where D is known."""
         assert self.rows is not None
-        if not self.posterior.tabulates and not jax.tree.leaves((belief.states.theta, draws[1])):
+        if not isinstance(draws, Dynamics) and not jax.tree.leaves((belief.states.theta, draws[1])):
             draws = jax.tree.map(lambda x: x[:1], draws)
         s, o = _all_vectors(self.state_sizes), _all_vectors(self.observation_sizes)
         s_T, a_T = (np.array(x, np.int32) for x in zip(*self.rows.T, strict=True))

@@ -7,9 +7,9 @@ import functools
 import hashlib
 import io
 import json
-import math
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -254,14 +254,9 @@ def _entropies(
         return data, jnp.mean({"TO": both, "T": both - O, "O": O}[architecture.networks])
 
     def cross_entropy(key: Key[Array, ""], theta: Array, data: _Data) -> Array:
-        def of_mask(masks: Array) -> tuple[Array, Array]:
-            return jax.vmap(posterior.dynamics(theta, masks).log_probs)(*data)
-
-        masks = jax.vmap(lambda key: posterior.draw(key, theta))(jr.split(key, NUM_TEST_MASKS))
-        log_T, log_O = jax.vmap(of_mask)(masks)
-        # Their masks are independent: the mean of the product is the product of the means (Eq. 12).
-        log_p = jax.nn.logsumexp(log_T, axis=0) + jax.nn.logsumexp(log_O, axis=0)
-        return 2 * math.log(NUM_TEST_MASKS) - jnp.mean(log_p)
+        predictive = partial(posterior.predictive, key, theta, num_masks=NUM_TEST_MASKS)
+        log_T, log_O = jax.vmap(predictive)(*data)
+        return -jnp.mean(log_T + log_O)
 
     keys_data, keys_masks = jnp.moveaxis(jax.vmap(jr.split)(keys), 1, 0)
     data, log_M = eqx.filter_vmap(sample)(keys_data, M)

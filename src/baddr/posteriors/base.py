@@ -91,18 +91,12 @@ class Posterior(eqx.Module):
         """Of each particle: how many proposals rejection sampling had best compute together."""
         return 1
 
-    @property
-    def tabulates(self) -> bool:
-        """Whether D is worth a table where it has few inputs: it is then `tabulated` from `tabulate`."""
-        return False
+    def tabulate(self, thetas: Theta, i: Int[Array, " n"], epsilon: PyTree, rows: Rows) -> Dynamics | None:
+        """n draws of D, of the particles i, evaluated at these inputs and stacked, where D is worth a table.
 
-    def tabulate(self, thetas: Theta, i: Int[Array, " n"], epsilon: PyTree, rows: Rows) -> PyTree:
-        """What n draws of D, of the particles i, are at these inputs."""
-        raise NotImplementedError(f"{type(self).__name__} does not tabulate its draws")
-
-    def tabulated(self, table: PyTree, rows: Rows) -> Dynamics:
-        """The D of one entry of `tabulate`, at these inputs; elsewhere its outcomes mean nothing."""
-        raise NotImplementedError(f"{type(self).__name__} does not tabulate its draws")
+        Elsewhere their outcomes mean nothing.
+        """
+        return None
 
     def sample(self, key: Key[Array, ""], theta: Theta) -> Dynamics:
         """Draw D ~ p(.; theta)."""

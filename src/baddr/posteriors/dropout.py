@@ -7,7 +7,7 @@ costs it about half of what a dozen separate matrices do.
 """
 
 import math
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -22,13 +22,13 @@ from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State, featu
 from baddr.posteriors import kernels
 from baddr.posteriors.base import Posterior, Rows
 from baddr.posteriors.kernels import Example, Net, Outputs, Words
+from baddr.prng import running_sum
 from baddr.settings import Network
 
 MASK_BITS = 16  # dropout probabilities are rounded to multiples of 2^-16
 WORD = 32
 TRIES_AT_ONCE = 6  # where draws of a particle share a reading of its weights; nine lanes need 5 or 6
 TABULATED_AT_ONCE = 64  # draws of a run: their weights fit the cache
-UNROLLED = 8  # running sums over up to this many values are written out: they fuse with what surrounds them
 
 Weights = Float[Array, " weights"]  # theta
 Layer = tuple[Float[Array, "_ _"], Float[Array, " _"]]  # W (fan_in x fan_out) and b
@@ -214,18 +214,11 @@ def sample_features(
     """
     rows = per_feature(y, sizes)
     p = jnp.exp(rows - jnp.max(rows, axis=-1, keepdims=True))
-    running = _running_sum(p)
+    running = running_sum(p)
     total = running[:, -1:]
     u = jr.uniform(key, (len(sizes), 1), p.dtype) * total
     index = jnp.sum(running <= u, axis=-1, dtype=jnp.int32)
     return jnp.minimum(index, jnp.sum(running < total, axis=-1, dtype=jnp.int32))
-
-
-def _running_sum(p: Float[Array, "features values"]) -> Float[Array, "features values"]:
-    if p.shape[1] > UNROLLED:
-        return jnp.cumsum(p, axis=1)
-    columns = list(accumulate(p[:, m] for m in range(p.shape[1])))
-    return jnp.stack(columns, axis=1)
 
 
 class Particle(eqx.Module):
@@ -394,14 +387,12 @@ class Dropout(Posterior):
     def tries_at_once(self) -> int:
         return TRIES_AT_ONCE if self.by_kernels and self.architecture.network.hidden >= kernels.LARGE else 1
 
-    @property
-    def tabulates(self) -> bool:
-        return self.architecture.networks == "TO" and self.draws_once
-
     def tabulate(
         self, thetas: Float[Array, "particles weights"], i: Int[Array, " n"], epsilon: Array, rows: Rows
-    ) -> DropoutTable:
+    ) -> TabulatedDynamics | None:
         """The networks of n draws at all rows at once: a few matrix products for each draw."""
+        if self.architecture.networks != "TO" or not self.draws_once:
+            return None
         sizes = self.architecture.state_sizes
         (s_T, a_T), (s_O, a_O, s_next_O) = (jnp.array(x, jnp.int32).T for x in rows)
         vectors = jax.vmap(lambda s: feature_vector(s, sizes))
@@ -412,10 +403,9 @@ class Dropout(Posterior):
             return self.dynamics_of(thetas, *draw).tabulate(X_T, X_O)
 
         if self.by_kernels:
-            return jax.vmap(one)((i, epsilon))
-        return jax.lax.map(one, (i, epsilon), batch_size=TABULATED_AT_ONCE)
-
-    def tabulated(self, table: DropoutTable, rows: Rows) -> TabulatedDynamics:
+            table = jax.vmap(one)((i, epsilon))
+        else:
+            table = jax.lax.map(one, (i, epsilon), batch_size=TABULATED_AT_ONCE)
         return TabulatedDynamics(table, rows, self.architecture)
 
     def sample(self, key: Key[Array, ""], theta: Weights) -> DropoutDynamics:

@@ -31,15 +31,8 @@ class Frozen(Posterior):
     def tries_at_once(self) -> int:
         return self.posterior.tries_at_once
 
-    @property
-    def tabulates(self) -> bool:
-        return self.posterior.tabulates
-
-    def tabulate(self, thetas: Theta, i: Int[Array, " n"], epsilon: PyTree, rows: Rows) -> PyTree:
+    def tabulate(self, thetas: Theta, i: Int[Array, " n"], epsilon: PyTree, rows: Rows) -> Dynamics | None:
         return self.posterior.tabulate(thetas, i, epsilon, rows)
-
-    def tabulated(self, table: PyTree, rows: Rows) -> Dynamics:
-        return self.posterior.tabulated(table, rows)
 
     def update(
         self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
