@@ -159,31 +159,35 @@ def advance(
 
 
 def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
-    """A real step of every run that has not ended its `num_episodes` episodes."""
+    """A real step of every run that has not ended its `num_episodes` episodes.
+
+    On a CPU all of it goes from run to run; loops over few bytes are each compiled into one function.
+    """
     active = (runs.episode < num_episodes) & ~runs.failed
-    keys = jax.vmap(_step_keys)(runs.key, runs.episode, runs.t)
+    keys = over_runs(_step_keys)(runs.key, runs.episode, runs.t)
     keys_plan, keys_world, keys_update, keys_next, keys_summary = jnp.moveaxis(keys, 1, 0)
-
     root = agent.plan(keys_plan, runs.belief, world.horizon - runs.t, active)
-    a = jax.vmap(best_action)(keys_world, root)
-
-    def act(key: Key[Array, ""], s: PyTree, a: Action) -> Any:
-        s_next, o = world.step(jr.fold_in(key, 1), s, a)
-        return s_next, o, world.reward(s, a, s_next), world.is_terminal(s, a, s_next)
-
-    s_next, o, r, terminal = jax.vmap(act)(keys_world, runs.s, a)
-    keys_s, keys_belief = jnp.moveaxis(jax.vmap(jr.split)(keys_next), 1, 0)
-    first = jax.vmap(world.initial_state)(keys_s)
+    a, s_next, o, r, terminal, first, keys_belief = over_runs(partial(_act, world))(
+        keys_world, keys_next, runs.s, root
+    )
     keys = jnp.stack([keys_update, keys_belief, keys_summary], axis=1)
     last = active & (terminal | (runs.t + 1 >= world.horizon))
     belief, seen = over_runs_in_place(partial(_learn, agent, world.state_sizes))(
         runs.belief, keys, a, o, terminal, last, active
     )
-    # One run after the other, on a CPU: a loop over few bytes, which is compiled into one function.
     runs = runs._replace(belief=())
     move = over_runs(partial(_move, agent, world))
     runs, record = move(runs, first, s_next, a, o, r, last, active, root, seen)
     return runs._replace(belief=belief), record
+
+
+def _act(world: POMDP, key: Key[Array, ""], key_next: Key[Array, ""], s: PyTree, root: Root) -> Any:
+    """The action and what comes of it; where the next episode would begin, and the key of its belief."""
+    a = best_action(key, root)
+    s_next, o = world.step(jr.fold_in(key, 1), s, a)
+    key_s, key_belief = jr.split(key_next)
+    outcome = a, s_next, o, world.reward(s, a, s_next), world.is_terminal(s, a, s_next)
+    return *outcome, world.initial_state(key_s), key_belief
 
 
 class Packed(eqx.Module):

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.particles import Particles
+from baddr.particles import Particles, over_particles
 from baddr.pomdp import (
     POMDP,
     Action,
@@ -27,6 +27,7 @@ from baddr.prng import running_sum
 # A simulation takes about three steps. Evaluating D at this many inputs before the search costs less than
 # evaluating it where the search goes, one simulated step after another: see docs/results.md.
 MOST_ROWS = 32
+BYTES_OF_TABLES = 4096  # that making the tables of a draw touches, about
 MOST_OBSERVATIONS = 64  # of a search by tables, whose loop over them is unrolled
 
 
@@ -151,7 +152,7 @@ class GBAPOMDP(POMDP):
             )
             return T(s[s_T], a_T), jnp.exp(O(s[s_O], a_O, s[s_next_O]))
 
-        return jax.vmap(one)(draws)
+        return over_particles(one, BYTES_OF_TABLES)(draws)
 
 
 def cumulative(p: Float[Array, "*rows values"]) -> Float[Array, "*rows fewer_values"]:

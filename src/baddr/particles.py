@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from baddr.prng import categorical
 
-CACHE = 256 * 1024  # bytes of parameters at a time on a CPU: a quarter of a core's second-level cache
+CACHE = 64 * 1024  # bytes of parameters at a time on a CPU: more are no faster, and more code to compile
 
 NOBODY = -1  # the index of a particle whose D is not wanted: a GPU's kernels compute nothing for it
 

@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.experiments import cache
 from baddr.experiments.store import write
+from baddr.llvm import compiled_quickly
 from baddr.pomdp import POMDP, Dynamics, State
 from baddr.posteriors.dropout import (
     Architecture,
@@ -42,19 +43,6 @@ NUM_BLOCKS = 16  # progress is told between them
 SampleState = Callable[[Key[Array, ""]], State]
 Simulators = Dynamics | Callable[[Key[Array, ""]], Dynamics]
 Progress = Callable[[int, int, float], None]  # batches done, batches in all, mean loss of the last block
-
-
-def compiled_quickly(level: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`filter_jit` for what runs briefly: on a CPU, LLVM's optimisations above the `level` take longer than
-    they save."""
-    jit: Any = eqx.filter_jit
-
-    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-        options = lambda backend: {"xla_backend_optimization_level": level} if backend == "cpu" else None
-        jitted = functools.cache(lambda backend: jit(function, compiler_options=options(backend)))
-        return functools.wraps(function)(lambda *arguments: jitted(jax.default_backend())(*arguments))
-
-    return wrap
 
 
 class Fit(NamedTuple):
@@ -226,10 +214,9 @@ def _train_block(
     return carry, jnp.mean(L)
 
 
-@jax.jit
 def _join(w: Layers) -> Float[Array, "members weights"]:
-    """The inverse of `Architecture.layers`, for all members."""
-    return jnp.concatenate([x.reshape(x.shape[0], -1) for x in jax.tree.leaves(w)], axis=1)
+    """The inverse of `Architecture.layers`, for all members; by NumPy, for which nothing is compiled."""
+    return jnp.asarray(np.concatenate([np.reshape(x, (len(x), -1)) for x in jax.tree.leaves(w)], axis=1))
 
 
 def _fit(

@@ -28,9 +28,13 @@ from baddr.baselines import start as start_learners
 from baddr.errors import UserError
 from baddr.experiments.experiment import Experiment, of_folder
 from baddr.experiments.store import Arrays, Folder
+from baddr.llvm import compiled_quickly, options
 from baddr.particles import Particles
 from baddr.pomdp import POMDP
 
+# How hard LLVM works on a CPU's programs. Steps are as fast as with higher levels, which take a fifth longer;
+# the first beliefs are made once.
+LEVELS = {"start": 0, "advance": 1}
 STEPS_PER_BLOCK = 8  # real steps between two looks at the clock; fewer until an episode has ended: news early
 
 
@@ -61,7 +65,7 @@ class Program(NamedTuple):
 
 def jitted(work: Work) -> Program:
     """Compiled when it is first called."""
-    return Program(_start, _advance, no_rows(work))
+    return Program(_start_quickly, _advance_quickly, no_rows(work))
 
 
 def compiled(work: Work) -> Program:
@@ -69,13 +73,13 @@ def compiled(work: Work) -> Program:
     (experiment, world, agent), number = work, jax.ShapeDtypeStruct((), jnp.int32)
     keys = jax.eval_shape(lambda: jr.split(prng.key(0), experiment.chunk_size))
     runs = eqx.filter_eval_shape(_start, keys, agent, world)
-    advance, (_, steps) = _compile(_advance, (runs,), agent, world, number)
-    start, _ = _compile(_start, (), keys, agent, world)
+    advance, (_, steps) = _compile(_advance, LEVELS["advance"], (runs,), agent, world, number)
+    start, _ = _compile(_start, LEVELS["start"], (), keys, agent, world)
     return Program(start, advance, _rows_like(steps))
 
 
 def _compile(
-    function: Callable[..., Any], taken: tuple[PyTree, ...], *given: PyTree
+    function: Callable[..., Any], level: int, taken: tuple[PyTree, ...], *given: PyTree
 ) -> tuple[Callable[..., Any], PyTree]:
     """`function` for arguments like these, and the shapes of its results. The arrays that are `taken` are not
     to be used again: their memory is the results'."""
@@ -90,7 +94,7 @@ def _compile(
 
     arrays = [leaves[i] for i in places]
     lowered = jax.jit(of_arrays, donate_argnums=0).lower(arrays[:count], arrays[count:])
-    program = lowered.compile()
+    program = lowered.compile(options(level))
 
     def run(*arguments: PyTree) -> PyTree:
         leaves = jax.tree.leaves(arguments)
@@ -206,7 +210,6 @@ def _start(keys: Array, agent: Agent | A2C, world: POMDP) -> Run | Learner:
     return start_learners(keys, agent) if isinstance(agent, A2C) else start(keys, agent, world)
 
 
-@eqx.filter_jit
 def _advance(
     runs: Any, agent: Agent | A2C, world: POMDP, episodes: Int[Array, ""]
 ) -> tuple[Run | Learner, Step | Episodes]:
@@ -217,6 +220,10 @@ def _advance(
         return advance_learners(runs, agent, STEPS_PER_BLOCK)
     runs, step = one_step(runs, agent, world, episodes)
     return runs, jax.tree.map(lambda x: x[None], step)
+
+
+_start_quickly = compiled_quickly(LEVELS["start"])(_start)
+_advance_quickly = compiled_quickly(LEVELS["advance"])(_advance)
 
 
 @partial(jax.jit, static_argnums=(0, 2))

@@ -1,0 +1,25 @@
+"""How hard LLVM works on a program, on a CPU: the higher its level, the longer it takes."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+
+
+def options(level: int) -> dict[str, Any] | None:
+    """For a compiler on this machine."""
+    return {"xla_backend_optimization_level": level} if jax.default_backend() == "cpu" else None
+
+
+def compiled_quickly(level: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`filter_jit` for what runs briefly: optimisations above the `level` take longer than they save."""
+    jit: Any = eqx.filter_jit
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        # The backend is known, and begins, when the function is first called.
+        jitted = functools.cache(lambda: jit(function, compiler_options=options(level)))
+        return functools.wraps(function)(lambda *arguments: jitted()(*arguments))
+
+    return wrap
