@@ -13,13 +13,18 @@ def options(level: int) -> dict[str, Any] | None:
     return {"xla_backend_optimization_level": level} if jax.default_backend() == "cpu" else None
 
 
+@functools.cache
+def jit(function: Callable[..., Any], level: int) -> Callable[..., Any]:
+    """`filter_jit` at this level; the same program for the same function."""
+    filter_jit: Any = eqx.filter_jit
+    return filter_jit(function, compiler_options=options(level))
+
+
 def compiled_quickly(level: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`filter_jit` for what runs briefly: optimisations above the `level` take longer than they save."""
-    jit: Any = eqx.filter_jit
+    """For what runs briefly: optimisations above the `level` take longer than they save."""
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         # The backend is known, and begins, when the function is first called.
-        jitted = functools.cache(lambda: jit(function, compiler_options=options(level)))
-        return functools.wraps(function)(lambda *arguments: jitted()(*arguments))
+        return functools.wraps(function)(lambda *arguments: jit(function, level)(*arguments))
 
     return wrap

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial, wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from baddr.baselines import start as start_learners
 from baddr.errors import UserError
 from baddr.experiments.experiment import Experiment, of_folder
 from baddr.experiments.store import Arrays, Folder
-from baddr.llvm import compiled_quickly, options
+from baddr.llvm import jit, options
 from baddr.particles import Particles
 from baddr.pomdp import POMDP
 
@@ -65,7 +65,7 @@ class Program(NamedTuple):
 
 def jitted(work: Work) -> Program:
     """Compiled when it is first called."""
-    return Program(_jit(_start, START_LEVEL), _jit(_advance, _level(work.agent)), no_rows(work))
+    return Program(jit(_start, START_LEVEL), jit(_advance, _level(work.agent)), no_rows(work))
 
 
 def compiled(work: Work) -> Program:
@@ -80,11 +80,6 @@ def compiled(work: Work) -> Program:
 
 def _level(agent: Agent | A2C) -> int:
     return LEARNER_LEVEL if isinstance(agent, A2C) else STEP_LEVEL
-
-
-@cache
-def _jit(function: Callable[..., Any], level: int) -> Callable[..., Any]:
-    return compiled_quickly(level)(function)
 
 
 def _compile(
