@@ -17,9 +17,9 @@ import jax.random as jr
 import numpy as np
 
 from baddr import prng
-from baddr.agent import over_runs
 from baddr.experiments.build import build_agent, build_domain, build_posterior
 from baddr.experiments.experiment import preset
+from baddr.particles import over_runs
 
 LISTENS = 3
 

@@ -17,8 +17,7 @@ from baddr.experiments.build import build_agent, build_domain, build_posterior
 from baddr.experiments.engine import Local
 from baddr.experiments.experiment import Experiment
 from baddr.experiments.runner import choose_lanes
-from baddr.particles import Particles
-from baddr.planner import over_runs
+from baddr.particles import Particles, over_runs
 
 
 class Case(NamedTuple):
@@ -74,12 +73,12 @@ def time_plan(case: Case, **options: Any) -> tuple[float, int]:
 def time_roots(case: Case, **options: Any) -> float:
     """Seconds to draw where the simulations start; their tables included, where there are some."""
     n = case.experiment.planner.num_simulations
-    draw = eqx.filter_jit(
-        lambda agent, keys, beliefs: over_runs(lambda key, b: agent.gba.sample_roots(key, b, n))(
-            keys, beliefs
-        )
-    )
-    return time_and_result(draw, case.agent, case.keys, case.beliefs, **options)[0]
+
+    def draw(agent: Agent, keys: Array, beliefs: Particles) -> Any:
+        s, draws = over_runs(lambda key, b: agent.gba.sample_roots(key, b, n))(keys, beliefs)
+        return s, agent.gba.prepare(beliefs, draws)
+
+    return time_and_result(eqx.filter_jit(draw), case.agent, case.keys, case.beliefs, **options)[0]
 
 
 def time_update(case: Case, **options: Any) -> tuple[float, float]:

@@ -43,7 +43,7 @@ def child(out: str) -> None:
         if "backend_compile" in event:
             programs.append(duration)
 
-    def pretrain(*arguments, **options):
+    def train(*arguments, **options):
         began = time.time()
         result = trained(*arguments, **options)
         found["training"] += time.time() - began
@@ -57,7 +57,7 @@ def child(out: str) -> None:
             os._exit(0)
         posted(board, chunk, rows)
 
-    trained, build.pretrain = build.pretrain, pretrain
+    trained, build.train = build.train, train
     posted, engine.Board.post = engine.Board.post, post
     jax.monitoring.register_event_duration_secs_listener(note)
     sys.argv = ["baddr", "run", "tiger", "--out", out]

@@ -16,7 +16,7 @@ from baddr.agent import _if, advance, pack, start
 from baddr.domains import tiger
 from baddr.experiments.build import build_agent, build_domain
 from baddr.experiments.experiment import preset
-from baddr.planner import over_runs_in_place
+from baddr.particles import over_runs_in_place
 from baddr.posteriors import Dirichlet
 
 VALUES = json.loads((Path(__file__).parent / "data" / "values.json").read_text())

@@ -406,11 +406,10 @@ def test_the_tables_of_a_search_are_the_probabilities_of_its_draws():
     posterior, pomdp = make(Network(hidden=8), ((2,), 3, (3,)), members=2, scale=3), tiger.make_domain().pomdp
     plain, gba = (GBAPOMDP(pomdp, posterior, most_rows=n) for n in (0, 32))
     beliefs = jax.vmap(lambda key: initial_belief(key, gba, 16))(jr.split(prng.key(0), 2))
-    draws, tabulated = (
-        jax.vmap(lambda key, b, gba=gba: gba.sample_roots(key, b, 5)[1])(jr.split(prng.key(1), 2), beliefs)
-        for gba in (plain, gba)
-    )
-    tables = gba.tables(beliefs, tabulated)
+    sample_roots = lambda key, belief: gba.sample_roots(key, belief, 5)
+    _, draws = jax.vmap(sample_roots)(jr.split(prng.key(1), 2), beliefs)
+    assert plain.prepare(beliefs, draws) is draws
+    tables = gba.tables(beliefs, gba.prepare(beliefs, draws))
     assert tables.row_T.tolist() == [[-1, -1, 0], [-1, -1, 1]] and np.all(tables.row_O[:, :2] == -1)
     listen, numbers = jnp.int32(2), np.arange(3, dtype=np.int32)
     for run, draw, s, s_next in itertools.product(range(2), range(5), range(2), range(2)):

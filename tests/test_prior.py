@@ -115,35 +115,51 @@ def test_states_are_uniform_and_legal():
 
 
 class Trained:
-    """Stands for a training run, and counts how often it is asked."""
+    """Stands for a training run and its test, and counts how often it is asked for each."""
 
     def __init__(self):
-        self.times = 0
+        self.times = self.tests = 0
 
     def __call__(self):
         self.times += 1
-        fit = Fit(np.full(4, 1.0), np.full(4, 0.7), np.array([0.3, 0.3, 0.3, np.nan]), np.ones(4, bool))
         w = jnp.asarray(np.random.default_rng(self.times).normal(size=(4, 2629)), jnp.float32)
-        return Dropout(w, ARCHITECTURE), fit
+        return Dropout(w, ARCHITECTURE)
+
+    def test(self, posterior):
+        self.tests += 1
+        assert np.array_equal(posterior.ensemble, np.random.default_rng(1).normal(size=(4, 2629)).astype("f"))
+        return Fit(np.full(4, 1.0), np.full(4, 0.7), np.array([0.3, 0.3, 0.3, np.nan]), np.ones(4, bool))
 
 
 def fetch(directory, train, seed: int = 0, network: Network = NETWORK):
     settings = prior_settings("tiger", {"accuracy": 0.85}, network, UNTRAINED, seed)
-    return cached_prior(settings, ARCHITECTURE._replace(network=network), train, directory)
+    return cached_prior(settings, ARCHITECTURE._replace(network=network), train, train.test, directory)
 
 
 def test_a_trained_prior_is_kept_and_found_again(tmp_path):
     train = Trained()
-    posterior, fit = fetch(tmp_path, train)
-    again, fit_again = fetch(tmp_path, train)
+    posterior, _ = fetch(tmp_path, train)
+    again, _ = fetch(tmp_path, train)
     assert train.times == 1 and np.array_equal(posterior.ensemble, again.ensemble)
-    for x, y in zip(fit, fit_again, strict=True):
-        np.testing.assert_array_equal(x, y)
     fetch(tmp_path, train, seed=1)
     assert train.times == 2
     online = Network(learning_rate=0.5, redraw_masks=True)  # not part of what was trained
     assert fetch(tmp_path, train, network=online)[0].architecture.network == online
     assert train.times == 2
+
+
+def test_its_test_is_kept_with_it_when_it_was_made(tmp_path):
+    train = Trained()
+    _, fit = fetch(tmp_path, train)
+    _, fit_later = fetch(tmp_path, train)
+    assert train.tests == 0
+    found = fit_later()
+    _, fit_again = fetch(tmp_path, train)
+    for x, y in zip(found, fit_again(), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert train.tests == 1 and train.times == 1
+    fit()  # of one who did not find it on disk
+    assert train.tests == 2
 
 
 def test_damaged_entries_are_trained_again(tmp_path):

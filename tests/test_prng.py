@@ -60,3 +60,28 @@ def test_categorical_never_draws_a_trailing_zero_weight(n):
 def test_running_sums_are_numpys(values):
     p = np.random.default_rng(values).random((5, values), np.float32)
     np.testing.assert_allclose(prng.running_sum(jnp.asarray(p)), np.cumsum(p, axis=1), rtol=1e-6)
+
+
+def test_running_sums_of_many_values():
+    """In a row, and in rows side by side: rounding adds up over a thousand of them."""
+    p = np.random.default_rng(0).random((5, 1024), np.float32)
+    expected = np.cumsum(p, axis=1, dtype=np.float64)
+    np.testing.assert_allclose(prng.running_sum(jnp.asarray(p[0])), expected[0], rtol=1e-5)
+    np.testing.assert_allclose(jax.vmap(prng.running_sum)(jnp.asarray(p)), expected, rtol=1e-5)
+
+
+def test_the_cipher_is_threefry_however_it_is_batched():
+    """As one operation: alone, compiled, over keys, over counters, over both, along any axis."""
+    words = np.random.default_rng(0).integers(0, 2**32, (4, 3, 5), np.uint32)
+    k0, k1, x0, x1 = map(jnp.asarray, words)
+    expected = np.stack(prng.threefry((k0, k1), x0, x1))
+    cipher = lambda *words: jnp.stack(prng.cipher(words[:2], *words[2:]))
+    assert np.array_equal(cipher(k0, k1, x0, x1), expected)
+    assert np.array_equal(jax.jit(cipher)(k0, k1, x0, x1), expected)
+    rows = jax.vmap(jax.vmap(cipher, out_axes=1), out_axes=1)
+    assert np.array_equal(jax.jit(rows)(k0, k1, x0, x1), expected)
+    columns = jax.vmap(cipher, in_axes=(1, 1, 1, 0), out_axes=2)
+    assert np.array_equal(jax.jit(columns)(k0, k1, x0, x1.T), expected)
+    one_key = jax.vmap(cipher, in_axes=(None, None, 0, None), out_axes=1)
+    expected = np.stack(prng.threefry((k0[0, 0], k1[0, 0]), x0, jnp.broadcast_to(x1[0], x0.shape)))
+    assert np.array_equal(jax.jit(one_key)(k0[0, 0], k1[0, 0], x0, x1[0]), expected)

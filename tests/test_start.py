@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 import jax
@@ -21,6 +22,8 @@ from baddr.experiments import build, runner
 from baddr.experiments.chunk import STEPS_PER_BLOCK, Chunk, Program, Work, compiled, jitted
 from baddr.experiments.engine import Local
 from baddr.experiments.experiment import preset
+from baddr.experiments.store import Folder
+from baddr.prior import Fit
 
 
 def small(agent="ba-pomcp", **changes):
@@ -70,7 +73,7 @@ def test_blocks_are_single_steps_until_an_episode_has_ended():
         return runs, record._replace(ended=jnp.asarray(ended))
 
     program, nothing = jitted(work), jitted(work).advance
-    chunk = Chunk(work, 0, 4, None, Program(program.start, advance, program.no_rows))
+    chunk = Chunk(work, 0, 4, None, lambda: Program(advance, program.no_rows))
     for end in ends:
         asked.append(0)
         assert len(chunk.advance()["run"]) == end
@@ -89,7 +92,7 @@ def test_what_was_compiled_from_shapes_computes_the_same(agent, tmp_path, monkey
     arrays = [x for x in jax.tree.leaves(shapes.agent) if isinstance(x, jax.ShapeDtypeStruct)]
     assert len(arrays) == (agent in ("baddr", "filtering"))  # the ensemble, before it was trained
     work = Work(experiment, domain.pomdp, trained)
-    chunks = [Chunk(work, 0, 3, None, program) for program in (compiled(shapes), None)]
+    chunks = [Chunk(work, 0, 3, None, program) for program in (lambda: compiled(shapes), None)]
     for chunk in chunks:
         while not chunk.finished:
             chunk.advance()
@@ -104,12 +107,12 @@ def test_it_compiles_while_the_prior_trains(tmp_path, monkeypatch):
     monkeypatch.setenv("BADDR_CACHE", str(tmp_path))
     begun, training = threading.Event(), []
 
-    def pretrain(*arguments, **options):
+    def train(*arguments):
         training.append(begun.wait(60))
-        return trained(*arguments, **options)
+        return trained(*arguments)
 
-    trained = build.pretrain
-    monkeypatch.setattr(build, "pretrain", pretrain)
+    trained = build.train
+    monkeypatch.setattr(build, "train", train)
     monkeypatch.setattr("baddr.experiments.engine.compiled", lambda work: begun.set())
     with Local().opened() as local:
         runner.resolve(small("baddr"), None, local.place(), local.compile)
@@ -117,8 +120,44 @@ def test_it_compiles_while_the_prior_trains(tmp_path, monkeypatch):
         assert local.program is not None
 
 
+def begin(folder, **patches):
+    """Run it; what happened first: episodes ended, or the prior was tested."""
+    told, measure = [], build.measure_fit
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BADDR_CACHE", str(folder / "cache"))
+        patch.setattr(build, "measure_fit", lambda *x: (told.append("test"), measure(*x))[1])
+        for name, value in patches.items():
+            patch.setattr(Chunk, name, value)
+        listeners = [lambda rows: told.append("episodes")]
+        go = runner.go_on if (folder / "results").exists() else runner.begin
+        with suppress(runner.Interrupted):
+            go(small("baddr"), Folder(folder / "results"), lambda *news: None, listeners=listeners)
+    return told, Folder(folder / "results").read_manifest()
+
+
+def test_the_prior_is_tested_after_the_first_episodes(tmp_path):
+    told, manifest = begin(tmp_path)
+    assert told[0] == "episodes" and told.count("test") == 1
+    fit = Fit(**{name: np.array(x) for name, x in manifest["prior"].items()})
+    assert len(fit.gap) == 2
+    np.testing.assert_allclose(fit.gap, fit.cross_entropy - fit.entropy, rtol=1e-5)
+
+
+def test_what_was_stopped_before_is_tested_when_it_goes_on(tmp_path):
+    def advance(chunk):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        return chunk.rows  # none
+
+    told, manifest = begin(tmp_path, advance=advance)
+    assert told == [] and manifest["prior"] is None and manifest["status"] == "running"
+    told, manifest = begin(tmp_path)
+    assert told[0] == "episodes" and told.count("test") == 1
+    assert len(manifest["prior"]["gap"]) == 2 and manifest["status"] == "complete"
+
+
 def test_an_estimate_trains_nothing(monkeypatch):
-    monkeypatch.setattr(build, "pretrain", None)
+    monkeypatch.setattr(build, "train", None)
     monkeypatch.setattr(build, "cached_prior", None)
     estimate = runner.estimate(replace(small("baddr"), chunk_size=0))
     assert estimate["memory_bytes"] > 0
@@ -168,7 +207,7 @@ def test_an_interruption_does_not_wait_for_the_compiler(tmp_path):
     """Ctrl-C while the prior trains, and the real steps compile for five more minutes. The main thread may
     itself be in the compiler, for the training: a few seconds, on a busy machine 10."""
     environment = os.environ | {"BADDR_CACHE": str(tmp_path), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
-    command = [sys.executable, "-c", COMPILES_FOR_MINUTES, "run", "tiger", "--pretrain.batches", "1000000"]
+    command = [sys.executable, "-c", COMPILES_FOR_MINUTES, "run", "tiger", "--pretrain.batches", "300000"]
     command += ["--out", str(tmp_path / "results")]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -14,8 +14,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.belief import Info, importance_sampling, initial_belief, next_episode, rejection_sampling
 from baddr.gba_pomdp import GBAPOMDP, AugmentedState
-from baddr.particles import Particles
-from baddr.planner import LeafValue, Rollout, Root, best_action, over_runs, over_runs_in_place, search
+from baddr.particles import Particles, mass_of, over_runs, over_runs_in_place
+from baddr.planner import LeafValue, Rollout, Root, best_action, search
 from baddr.pomdp import POMDP, Action, Observation, Scalar
 from baddr.settings import Filter, Planner
 
@@ -164,13 +164,11 @@ def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]
     On a CPU all of it goes from run to run; loops over few bytes are each compiled into one function.
     """
     active = (runs.episode < num_episodes) & ~runs.failed
-    keys = over_runs(_step_keys)(runs.key, runs.episode, runs.t)
-    keys_plan, keys_world, keys_update, keys_next, keys_summary = jnp.moveaxis(keys, 1, 0)
+    first_and_rest = lambda keys: (keys[0], keys[1:])
+    keys_of = over_runs(lambda *when: first_and_rest(_step_keys(*when)))
+    keys_plan, keys = keys_of(runs.key, runs.episode, runs.t)
     root = agent.plan(keys_plan, runs.belief, world.horizon - runs.t, active)
-    a, s_next, o, r, terminal, first, keys_belief = over_runs(partial(_act, world))(
-        keys_world, keys_next, runs.s, root
-    )
-    keys = jnp.stack([keys_update, keys_belief, keys_summary], axis=1)
+    a, s_next, o, r, terminal, first, keys = over_runs(partial(_act, world))(keys, runs.s, root)
     last = active & (terminal | (runs.t + 1 >= world.horizon))
     belief, seen = over_runs_in_place(partial(_learn, agent, world.state_sizes))(
         runs.belief, keys, a, o, terminal, last, active
@@ -181,13 +179,15 @@ def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]
     return runs._replace(belief=belief), record
 
 
-def _act(world: POMDP, key: Key[Array, ""], key_next: Key[Array, ""], s: PyTree, root: Root) -> Any:
-    """The action and what comes of it; where the next episode would begin, and the key of its belief."""
+def _act(world: POMDP, keys: Key[Array, "4"], s: PyTree, root: Root) -> Any:
+    """The action and what comes of it; where the next episode would begin, and keys for the update, the next
+    episode's belief and the summary."""
+    key, key_update, key_next, key_summary = keys
     a = best_action(key, root)
     s_next, o = world.step(jr.fold_in(key, 1), s, a)
     key_s, key_belief = jr.split(key_next)
     outcome = a, s_next, o, world.reward(s, a, s_next), world.is_terminal(s, a, s_next)
-    return *outcome, world.initial_state(key_s), key_belief
+    return *outcome, world.initial_state(key_s), jnp.stack([key_update, key_belief, key_summary])
 
 
 class Packed(eqx.Module):
@@ -299,7 +299,8 @@ def _if(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTre
     """What the function gives, or zeros where it is not needed. Under `vmap` it runs if anybody needs it."""
 
     def either(function: Callable[..., Any], needed: Bool[Array, ""], arguments: PyTree) -> Any:
-        shapes = eqx.filter_eval_shape(function, *arguments)
+        function = jax.jit(function)  # so that it is traced once
+        shapes = jax.eval_shape(function, *arguments)
         nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         return jax.lax.cond(needed, function, lambda *_: nothing, *arguments)
 
@@ -320,10 +321,11 @@ def _if(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTre
 def state_marginals(belief: Particles, sizes: tuple[int, ...]) -> list[Float[Array, " values"]]:
     """p(s_i = .) for each feature i of the state."""
     s = belief.states.s
-    return [jnp.zeros((size,)).at[s[:, i]].add(belief.weights) for i, size in enumerate(sizes)]
+    return [mass_of(s[:, i], belief.weights, size) for i, size in enumerate(sizes)]
 
 
-def _step_keys(key: Key[Array, ""], episode: Int[Array, ""], t: Int[Array, ""]) -> Array:
+def _step_keys(key: Key[Array, ""], episode: Int[Array, ""], t: Int[Array, ""]) -> Key[Array, "5"]:
+    """For the plan, the world, the update, the next episode and the summary."""
     return jr.split(jr.fold_in(jr.fold_in(key, 1 + episode), t), 5)
 
 

@@ -98,7 +98,7 @@ def importance_sampling(
         return s_next, D.observation_log_prob(s, a, s_next, o)
 
     s_next, log_likelihood = each(propagate)(keys_step, ancestors, epsilons, s)
-    impossible = jnp.all(jnp.isneginf(log_prior + log_likelihood))
+    impossible = jnp.isneginf(jnp.max(log_prior + log_likelihood))
     # Impossible: every theta stays its ancestor's, as if o had not been seen.
     theta = posterior.update_all(keys_U, thetas, ancestors, s, a, s_next, o, learn & ~impossible & active)
     if weight_after_update:

@@ -1,6 +1,7 @@
 """The command line. `--help` and `list` answer without loading JAX."""
 
 import contextlib
+import gc
 import io
 import itertools
 import json
@@ -847,6 +848,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    gc.set_threshold(100_000)  # JAX makes many objects that stay: looking through them took half a second
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(OVERVIEW, end="")

@@ -1,6 +1,6 @@
 """The General Bayes-Adaptive POMDP (Def. 4): learning as planning in a POMDP over (s, theta)."""
 
-import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.particles import Particles, over_particles
+from baddr.particles import Particles, over_all, over_particles, over_runs
 from baddr.pomdp import (
     POMDP,
     Action,
@@ -20,8 +20,9 @@ from baddr.pomdp import (
     SplitDynamics,
     State,
     Tables,
+    all_vectors,
 )
-from baddr.posteriors.base import Posterior, Rows
+from baddr.posteriors.base import Posterior, Rows, Tabulated
 from baddr.prng import running_sum
 
 # A simulation takes about three steps. Evaluating D at this many inputs before the search costs less than
@@ -97,10 +98,14 @@ class GBAPOMDP(POMDP):
             s, theta = belief.at(i)
             return s, (i, self.posterior.draw(key_D, theta))
 
-        s, (i, epsilon) = jax.vmap(one)(jr.split(key, n))
-        thetas, rows = belief.states.theta, self.rows
-        tabulated = None if rows is None else self.posterior.tabulate(thetas, i, epsilon, rows)
-        return s, (i, epsilon) if tabulated is None else tabulated
+        return jax.vmap(one)(jr.split(key, n))
+
+    def prepare(self, belief: Particles, draws: PyTree) -> PyTree:
+        if self.rows is None:
+            return draws
+        tabulate = partial(self.posterior.tabulate, rows=self.rows)
+        tabulated = over_all(tabulate)(belief.states.theta, *draws)
+        return draws if tabulated is None else tabulated
 
     def root_pomdp(self, belief: Particles, draw: PyTree) -> POMDP:
         if not self.root_sampling:
@@ -123,7 +128,8 @@ class GBAPOMDP(POMDP):
     def tables(self, belief: Particles, draws: PyTree) -> Tables | None:
         if self.rows is None or not self.has_tables:
             return None
-        p_T, p_O = jax.vmap(self._tables)(belief, draws)
+        known = isinstance(draws, Tabulated)
+        p_T, p_O = draws.probabilities() if known else over_runs(self._tables)(belief, draws)
         row_T = np.full((self.num_states, self.num_actions), -1, np.int32)
         row_O = np.full((*row_T.shape, self.num_states), -1, np.int32)
         for row, index in enumerate(self.rows.T):
@@ -136,11 +142,11 @@ class GBAPOMDP(POMDP):
     def _tables(
         self, belief: Particles, draws: PyTree
     ) -> tuple[Float[Array, "draws T_rows S"], Float[Array, "draws O_rows Z"]]:
-        """p(s' | s, a) and p(o | s, a, s') of each draw at the rows that matter; of one, where D is known."""
+        """p(s' | s, a) and p(o | s, a, s') of a run's draws at the rows that matter; of one if D is known."""
         assert self.rows is not None
         if not isinstance(draws, Dynamics) and not jax.tree.leaves((belief.states.theta, draws[1])):
             draws = jax.tree.map(lambda x: x[:1], draws)
-        s, o = _all_vectors(self.state_sizes), _all_vectors(self.observation_sizes)
+        s, o = all_vectors(self.state_sizes), all_vectors(self.observation_sizes)
         s_T, a_T = (np.array(x, np.int32) for x in zip(*self.rows.T, strict=True))
         s_O, a_O, s_next_O = (np.array(x, np.int32) for x in zip(*self.rows.O, strict=True))
 
@@ -162,11 +168,6 @@ def cumulative(p: Float[Array, "*rows values"]) -> Float[Array, "*rows fewer_val
     return running[..., :-1] / running[..., -1:]
 
 
-def _all_vectors(sizes: tuple[int, ...]) -> Int[np.ndarray, "values features"]:
-    """All feature vectors by rank: numbers that are known before anything is compiled."""
-    return np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1).astype(np.int32)
-
-
 def _transition_prob(
     D: Dynamics, s: State, a: Action, s_next: State, every_o: Int[np.ndarray, "Z observation_features"]
 ) -> Scalar:
@@ -183,7 +184,7 @@ def outcomes(pomdp: POMDP) -> tuple[Bool[Array, "S A S"], Float[Array, "S A S"]]
         return pomdp.is_terminal(s, a, s_next), pomdp.reward(s, a, s_next)
 
     over = lambda f, axis: jax.vmap(f, in_axes=tuple(0 if j == axis else None for j in range(3)))
-    s = _all_vectors(pomdp.state_sizes)
+    s = all_vectors(pomdp.state_sizes)
     return over(over(over(outcome, 2), 1), 0)(s, jnp.arange(pomdp.num_actions, dtype=jnp.int32), s)
 
 

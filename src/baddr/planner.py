@@ -27,7 +27,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr import table_search
 from baddr.children import IN_PLACE, Children, no_children
-from baddr.particles import Particles, tree_at_index
+from baddr.particles import Particles, over_runs, tree_at_index
 from baddr.pomdp import POMDP, Action, Scalar, flat_index
 
 Rollout = Callable[[Key[Array, ""], Any], Action]  # a policy (key, s) -> a
@@ -90,32 +90,6 @@ class _Search(NamedTuple):
     started: Int[Array, ""]  # simulations started so far
 
 
-def over_runs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`vmap` over runs on an accelerator. On a CPU one run after the other: for the large beliefs of networks
-    the temporaries of all runs at once would not fit the cache (16 ms a run instead of 25)."""
-    if jax.default_backend() != "cpu":
-        return jax.vmap(function)
-    return lambda *arguments: jax.lax.map(lambda one: function(*one), arguments)
-
-
-def over_runs_in_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`over_runs`, but the first of two results takes the place of the first argument: on a CPU no other
-    array as large as the beliefs of all runs is made."""
-    if jax.default_backend() != "cpu":
-        return jax.vmap(function)
-
-    def one(first: PyTree, x: tuple[Int[Array, ""], PyTree]) -> tuple[PyTree, PyTree]:
-        i, rest = x
-        new, result = function(tree_at_index(first, i), *rest)
-        return jax.tree.map(lambda all, one: all.at[i].set(one), first, new), result
-
-    def over(first: PyTree, *rest: PyTree) -> tuple[PyTree, PyTree]:
-        n = jax.tree.leaves(first)[0].shape[0]
-        return jax.lax.scan(one, first, (jnp.arange(n, dtype=jnp.int32), rest))
-
-    return over
-
-
 def effective_depth(discount: float, depth: int) -> int:
     """The depth at which a search stops at the latest."""
     if discount <= 0:
@@ -163,38 +137,30 @@ def search(
     num_runs, lanes = keys.shape[0], min(lanes, num_simulations)
     active = jnp.ones((num_runs,), bool) if active is None else active
     keys_roots, keys_loop = jnp.moveaxis(jax.vmap(jr.split)(keys), 1, 0)
-    sample_roots = lambda key, belief: pomdp.sample_roots(key, belief, num_simulations)
+    s, draws = over_runs(lambda key, belief: pomdp.sample_roots(key, belief, num_simulations))(
+        keys_roots, belief
+    )
+    roots = s, pomdp.prepare(belief, draws)
     depth = effective_depth(pomdp.discount, depth)
     limit = jnp.minimum(depth, steps_left)
     if not method and lanes == 1 and rollout is None and leaf_value is None and table_search.available():
         method = "loop" if jax.default_backend() == "cpu" else "kernel"
     if method in ("loop", "kernel") and pomdp.has_tables:
-
-        def by_tables(keys: Array, belief: Particles, roots: PyTree, limit: Array, active: Array) -> Root:
-            tables = pomdp.tables(belief, roots[1])
-            assert tables is not None
-            found = table_search.search_tables(
-                keys,
-                tables,
-                jax.vmap(jax.vmap(partial(flat_index, sizes=pomdp.state_sizes)))(roots[0]),
-                limit,
-                active,
-                discount=pomdp.discount,
-                exploration=exploration,
-                depth=depth,
-                kernel=method == "kernel",
-                interpret=jax.default_backend() == "cpu",
-            )
-            return Root(found.total / jnp.maximum(found.N, 1), found.N, found.num_nodes, found.num_steps)
-
-        def of_run(key_roots: Array, key: Array, belief: Particles, limit: Array, active: Array) -> Root:
-            given = key, belief, sample_roots(key_roots, belief), limit, active
-            return jax.tree.map(lambda x: x[0], by_tables(*jax.tree.map(lambda x: x[None], given)))
-
-        if method == "loop":
-            return over_runs(of_run)(keys_roots, keys_loop, belief, limit, active)
-        return by_tables(keys_loop, belief, over_runs(sample_roots)(keys_roots, belief), limit, active)
-    roots = over_runs(sample_roots)(keys_roots, belief)
+        tables = pomdp.tables(belief, roots[1])
+        assert tables is not None
+        found = table_search.search_tables(
+            keys_loop,
+            tables,
+            jax.vmap(jax.vmap(partial(flat_index, sizes=pomdp.state_sizes)))(roots[0]),
+            limit,
+            active,
+            discount=pomdp.discount,
+            exploration=exploration,
+            depth=depth,
+            kernel=method == "kernel",
+            interpret=jax.default_backend() == "cpu",
+        )
+        return Root(found.total / jnp.maximum(found.N, 1), found.N, found.num_nodes, found.num_steps)
     # A lane alone makes XLA copy its whole tree in every iteration (the one-lane gather is fused into each of
     # its readers, which then outlive the write). A second, idle lane avoids it.
     width = 2 if num_runs == lanes == 1 else lanes

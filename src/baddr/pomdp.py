@@ -33,6 +33,11 @@ def feature_vector(index: Int[Array, ""], sizes: Sequence[int]) -> Int[Array, " 
     return (index // strides) % np.asarray(sizes, np.int32)
 
 
+def all_vectors(sizes: Sequence[int]) -> Int[np.ndarray, "values features"]:
+    """All feature vectors by rank: numbers that are known before anything is compiled."""
+    return np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1).astype(np.int32)
+
+
 class Dynamics(eqx.Module):
     """One concrete D: (S x A) -> Delta(S x O)."""
 
@@ -158,6 +163,10 @@ class POMDP(eqx.Module):
     def sample_roots(self, key: Key[Array, ""], belief: Particles, n: int) -> tuple[Any, PyTree]:
         """Where n simulations start: states of the belief, and what else was drawn for each."""
         return belief.at(jax.vmap(belief.sample)(jr.split(key, n))), ()
+
+    def prepare(self, belief: Particles, draws: PyTree) -> PyTree:
+        """The draws of all runs' simulations, with what is worth computing for them before the search."""
+        return draws
 
     def root_pomdp(self, belief: Particles, draw: PyTree) -> "POMDP":
         """The POMDP that the simulation with this `draw` runs in."""

@@ -1,6 +1,7 @@
 """Priors from simulators (Section 4.2): M~ ~ the simulators' distribution -> an ensemble of networks {w_0}.
 
-A trained prior is kept on disk (`baddr cache`) under the hash of all that it depends on.
+A trained prior is kept on disk (`baddr cache`) under the hash of all that it depends on, and so is its test,
+which may come later: an experiment begins without it.
 """
 
 import functools
@@ -110,10 +111,33 @@ def pretrain(
     sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
     architecture = Architecture(network, *sizes, networks)
     sample_state = sample_state or uniform_states(pomdp.state_sizes)
-    w, keys_train, keys_test, M = _begin(key, simulators, architecture, settings.num_networks)
-    w = _train(keys_train, w, M, sample_state, architecture, settings, progress)
-    posterior = Dropout(w, architecture)
-    return posterior, _fit(keys_test, posterior, M, sample_state, settings.max_gap)
+    posterior = train(key, simulators, architecture, settings, sample_state, progress)
+    return posterior, measure_fit(key, simulators, posterior, settings, sample_state)
+
+
+def train(
+    key: Key[Array, ""],
+    simulators: Simulators,
+    architecture: Architecture,
+    settings: Pretrain,
+    sample_state: SampleState,
+    progress: Progress | None = None,
+) -> Dropout:
+    """The ensemble {w_0}."""
+    w, keys, _, M = _begin(key, simulators, architecture, settings.num_networks)
+    return Dropout(_train(keys, w, M, sample_state, architecture, settings, progress), architecture)
+
+
+def measure_fit(
+    key: Key[Array, ""],
+    simulators: Simulators,
+    posterior: Dropout,
+    settings: Pretrain,
+    sample_state: SampleState,
+) -> Fit:
+    """How well each member fits; `key` and `simulators` are those that it was trained with."""
+    _, _, keys, M = _begin(key, simulators, posterior.architecture, settings.num_networks)
+    return _fit(keys, posterior, M, sample_state, settings.max_gap)
 
 
 @compiled_quickly(0)
@@ -156,7 +180,7 @@ def _train(
     carry = _cut(w, architecture, settings)
     for numbers in np.array_split(np.arange(settings.batches, dtype=np.int32), NUM_BLOCKS):
         if len(numbers):
-            batches = jnp.asarray(numbers)
+            batches = jax.device_put(numbers)
             carry, L = _train_block(carry, batches, keys, M, sample_state, architecture, settings)
             if progress is not None:
                 progress(int(numbers[-1]) + 1, settings.batches, float(L))
@@ -215,8 +239,10 @@ def _train_block(
 
 
 def _join(w: Layers) -> Float[Array, "members weights"]:
-    """The inverse of `Architecture.layers`, for all members; by NumPy, for which nothing is compiled."""
-    return jnp.asarray(np.concatenate([np.reshape(x, (len(x), -1)) for x in jax.tree.leaves(w)], axis=1))
+    """The inverse of `Architecture.layers`, for all members; without a program, which would have to wait for
+    the compiler."""
+    rows = [np.asarray(x).reshape(len(x), -1) for x in jax.tree.leaves(w)]
+    return jax.device_put(np.concatenate(rows, axis=1))
 
 
 def _fit(
@@ -272,10 +298,12 @@ def prior_settings(
 def cached_prior(
     settings: Mapping[str, Any],
     architecture: Architecture,
-    train: Callable[[], tuple[Dropout, Fit]],
+    train: Callable[[], Dropout],
+    test: Callable[[Dropout], Fit],
     directory: Path | None = None,
-) -> tuple[Dropout, Fit]:
+) -> tuple[Dropout, Callable[[], Fit]]:
     """The prior trained with these `settings` (from `prior_settings`): from the cache, or trained and kept.
+    And what gives its test: the one that is kept with it, or, when it is called, tested and kept.
 
     An entry is NAME.npz with the arrays and NAME.json with the settings and the checksum of the arrays. The
     JSON file is written last and both are renamed into place, so an entry is whole or not there; one whose
@@ -284,11 +312,19 @@ def cached_prior(
     """
     path = (directory or cache.priors()) / _entry_name(settings)
     stored = _load(path, settings, architecture)
-    if stored is not None:
-        return stored
-    posterior, fit = train()
-    _save(path, settings, posterior, fit)
-    return Dropout(posterior.ensemble, architecture), fit
+    if stored is None:
+        stored = Dropout(train().ensemble, architecture), None
+        _save(path, settings, *stored)
+    posterior, fit = stored
+
+    def tested() -> Fit:
+        if fit is not None:
+            return fit
+        found = test(posterior)
+        _save(path, settings, posterior, found)
+        return found
+
+    return posterior, tested
 
 
 def _canonical(settings: Mapping[str, Any]) -> str:
@@ -299,21 +335,23 @@ def _entry_name(settings: Mapping[str, Any]) -> str:
     return f"{settings.get('domain', 'prior')}-{hashlib.sha256(_canonical(settings).encode()).hexdigest()}"
 
 
-def _save(path: Path, settings: Mapping[str, Any], posterior: Dropout, fit: Fit) -> None:
-    arrays = {"ensemble": np.asarray(posterior.ensemble), **fit._asdict()}
+def _save(path: Path, settings: Mapping[str, Any], posterior: Dropout, fit: Fit | None) -> None:
+    arrays = {"ensemble": np.asarray(posterior.ensemble), **(fit._asdict() if fit else {})}
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     about = {
         "settings": dict(settings),
         "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "gap": [float(gap) if np.isfinite(gap) else None for gap in fit.gap],
+        "gap": [float(gap) if np.isfinite(gap) else None for gap in fit.gap] if fit else [],
     }
     write(path.with_name(path.name + ".npz"), buffer.getvalue())
     write(path.with_name(path.name + ".json"), json.dumps(about, indent=1).encode())
 
 
-def _load(path: Path, settings: Mapping[str, Any], architecture: Architecture) -> tuple[Dropout, Fit] | None:
+def _load(
+    path: Path, settings: Mapping[str, Any], architecture: Architecture
+) -> tuple[Dropout, Fit | None] | None:
     """The entry at `path`, or None where it is missing, damaged or another one's."""
     try:
         about = json.loads(path.with_name(path.name + ".json").read_text())
@@ -322,9 +360,10 @@ def _load(path: Path, settings: Mapping[str, Any], architecture: Architecture) -
         if not whole or _canonical(about["settings"]) != _canonical(settings):
             return None
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            ensemble, fit = arrays["ensemble"], Fit(*(arrays[name] for name in Fit._fields))
+            ensemble, tested = arrays["ensemble"], "gap" in arrays
+            fit = Fit(*(arrays[name] for name in Fit._fields)) if tested else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if ensemble.shape[1:] != (sum(map(architecture.num_weights, "TO")),):
         return None
-    return Dropout(jnp.asarray(ensemble), architecture), fit
+    return Dropout(jax.device_put(ensemble), architecture), fit

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.agent import over_runs
 from baddr.baselines.dpfrl import ActorCritic, Seen
+from baddr.particles import over_runs
 from baddr.pomdp import POMDP, Scalar
 from baddr.settings import DPFRL
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from baddr.domains.domain import Domain
-from baddr.particles import Particles
+from baddr.particles import Particles, mass_of
 from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
 from baddr.posteriors import Counts, Graph, Posterior
 from baddr.posteriors.factored import Node, parents
@@ -122,8 +122,9 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
 
     def accuracy(key: Key[Array, ""], theta, side: Array) -> tuple[Array, Array, Array | None]:
         s = jnp.concatenate([side[None], irrelevant])
-        heard = key, theta, s, jnp.int32(LISTEN), s, side[None]
-        return *posterior.observation_moments(*heard), posterior.observation_draws(*heard)
+        heard = theta, s, jnp.int32(LISTEN), s, side[None]
+        draws = posterior.observation_draws(key, *heard)
+        return *posterior.observation_moments(*heard, draws), draws
 
     sides = jnp.arange(2, dtype=jnp.int32)
     keys = jr.split(key, belief.num_particles)
@@ -144,4 +145,4 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
 def histogram(p: Float[Array, "..."], mass: Float[Array, "..."]) -> Float[Array, " bins"]:
     """The mass of the probabilities p in each of 20 equal bins of [0, 1]."""
     bins = jnp.minimum((p * NUM_BINS).astype(jnp.int32), NUM_BINS - 1)
-    return jnp.zeros((NUM_BINS,)).at[bins].add(jnp.broadcast_to(mass, p.shape))
+    return mass_of(bins, mass, NUM_BINS)

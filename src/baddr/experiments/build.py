@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -27,8 +28,11 @@ from baddr.gba_pomdp import GBAPOMDP
 from baddr.particles import Particles
 from baddr.posteriors import Architecture, Dirichlet, Dropout, Factored, Frozen, Known, Partial, Posterior
 from baddr.posteriors.factored import num_counts, particle_bytes
-from baddr.prior import Fit, Progress, cached_prior, pretrain, prior_settings, uniform_states
+from baddr.prior import Fit, Progress, cached_prior, measure_fit, prior_settings, train, uniform_states
 
+Test = Callable[
+    [], Fit
+]  # how well the prior's networks fit: found on disk or measured now, which takes seconds
 PRIOR_STREAM = 2**32 - 1  # of random numbers, apart from every run's
 
 
@@ -41,18 +45,18 @@ def build_domain(experiment: Experiment[Any]) -> Domain:
 
 
 def build_posterior(
-    experiment: Experiment[Any], domain: Domain, progress: Progress | None = None, *, train: bool = True
-) -> tuple[Posterior, Fit | None]:
-    """The agent's posterior, and how well its networks fit where it has some.
+    experiment: Experiment[Any], domain: Domain, progress: Progress | None = None, *, trained: bool = True
+) -> tuple[Posterior, Test | None]:
+    """The agent's posterior, and the test of its networks where it has some.
 
-    Without `train` the weights of networks are shapes: enough to size an experiment and to compile it.
+    Where it is not `trained` the weights of networks are shapes: enough to size an experiment and compile it.
     """
     pomdp = domain.pomdp
     if experiment.agent in LEARNERS:
         raise UserError(f"Agent {experiment.agent} keeps no belief and does not plan; choose another.")
     if experiment.agent in NETWORK_AGENTS:
-        posterior, fit = build_dropout(experiment, domain, progress, train=train)
-        return (Frozen(posterior) if experiment.agent == "filtering" else posterior), fit
+        posterior, test = build_dropout(experiment, domain, progress, trained=trained)
+        return (Frozen(posterior) if experiment.agent == "filtering" else posterior), test
     if experiment.agent in ("pomcp", "random"):
         return Known(pomdp.dynamics), None  # type: ignore[attr-defined]
     if experiment.agent == "fba-pomcp":
@@ -91,8 +95,8 @@ def device_memory(device: Any) -> int:
 
 
 def build_dropout(
-    experiment: Experiment[Any], domain: Domain, progress: Progress | None = None, *, train: bool = True
-) -> tuple[Posterior, Fit | None]:
+    experiment: Experiment[Any], domain: Domain, progress: Progress | None = None, *, trained: bool = True
+) -> tuple[Posterior, Test | None]:
     """The networks of Section 4.2, from the cache or trained now, and the half of D that is given.
 
     One network learns the expected model; several learn a simulator each, as equal members would leave
@@ -104,33 +108,30 @@ def build_dropout(
         raise UserError(f"{domain.name} has no simulators to train the networks of {experiment.agent} on.")
     sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
     architecture = Architecture(network, *sizes, domain.learned)
+    sample_state = uniform_states(pomdp.state_sizes, domain.is_legal)
 
-    def trained() -> tuple[Dropout, Fit]:
-        return pretrain(
-            _prior_key(experiment.seed),
-            simulators,
-            pomdp,
-            network,
-            settings,
-            sample_state=uniform_states(pomdp.state_sizes, domain.is_legal),
-            networks=domain.learned,
-            progress=progress,
-        )
+    def train_now() -> Dropout:
+        key = _prior_key(experiment.seed)
+        return train(key, simulators, architecture, settings, sample_state, progress)
 
-    if train:
+    def test_now(posterior: Dropout) -> Fit:
+        key = _prior_key(experiment.seed)
+        return measure_fit(key, simulators, posterior, settings, sample_state)
+
+    if trained:
         depends_on = prior_settings(
             domain.name, asdict(experiment.domain), network, settings, experiment.seed
         )
-        posterior, fit = cached_prior(depends_on, architecture, trained)
-        _warn_of_failures(fit, settings.max_gap)
+        posterior, fit = cached_prior(depends_on, architecture, train_now, test_now)
+        test = partial(_told, fit, settings.max_gap)
     else:
         ensemble = jax.ShapeDtypeStruct(
             (settings.num_networks, sum(map(architecture.num_weights, "TO"))), jnp.float32
         )
-        posterior, fit = eqx.filter_eval_shape(lambda w: Dropout(w, architecture), ensemble), None
+        posterior, test = eqx.filter_eval_shape(lambda w: Dropout(w, architecture), ensemble), None
     D = pomdp.dynamics  # type: ignore[attr-defined]
     given = {"TO": posterior, "T": Partial(posterior, D), "O": Partial(D, posterior)}
-    return given[domain.learned], fit
+    return given[domain.learned], test
 
 
 @partial(jax.jit, static_argnums=0)
@@ -138,18 +139,23 @@ def _prior_key(seed: int) -> Key[Array, ""]:
     return jr.fold_in(prng.key(seed), PRIOR_STREAM)
 
 
-def _warn_of_failures(fit: Fit, max_gap: float) -> None:
+def _told(test: Test, max_gap: float) -> Fit:
+    """What the test finds; networks that failed are warned of."""
+    fit = test()
     for i in np.flatnonzero(fit.failed):
         warnings.warn(
             f"prior network {i} failed to fit: its cross-entropy is {fit.gap[i]:.3f} nats above the entropy "
             f"of its simulator (bound: pretrain.max-gap {max_gap}).",
-            stacklevel=3,
+            stacklevel=2,
         )
+    return fit
 
 
 def build_agent(experiment: Experiment[Any], domain: Domain, posterior: Posterior | None = None) -> Agent:
     if posterior is None:
-        posterior, _ = build_posterior(experiment, domain)
+        posterior, test = build_posterior(experiment, domain)
+        if test is not None:
+            test()
     planner = None if experiment.agent == "random" else experiment.planner
     learns = not isinstance(posterior, Known)
     summary = ModelSummary(domain, posterior) if learns and domain.describe else None
@@ -199,7 +205,9 @@ def bytes_per_run(experiment: Experiment[Any], agent: Agent | A2C) -> int:
     children = jax.eval_shape(lambda: no_children(nodes, A, pomdp.observation_sizes))
     tree = 8 * nodes * A + size(children)
 
-    def sample_roots(agent: Agent, key: Key[Array, ""]) -> PyTree:
-        return agent.gba.sample_roots(key, agent.initial_belief(key), simulations)
+    def roots(agent: Agent, key: Key[Array, ""]) -> PyTree:
+        belief = agent.initial_belief(key)
+        s, draws = agent.gba.sample_roots(key, belief, simulations)
+        return s, agent.gba.prepare(*jax.tree.map(lambda x: x[None], (belief, draws)))
 
-    return 2 * belief + tree + size(eqx.filter_eval_shape(sample_roots, agent, key))
+    return 2 * belief + tree + size(eqx.filter_eval_shape(roots, agent, key))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Int, Key, PyTree
+from jaxtyping import Array, Bool, Int, PyTree
 
 from baddr import prng
 from baddr.agent import Agent, Run, Step, one_step, start
@@ -28,7 +28,7 @@ from baddr.baselines import start as start_learners
 from baddr.errors import UserError
 from baddr.experiments.experiment import Experiment, of_folder
 from baddr.experiments.store import Arrays, Folder
-from baddr.llvm import jit, options
+from baddr.llvm import LONGEST_SUM, jit, options
 from baddr.particles import Particles
 from baddr.pomdp import POMDP
 
@@ -56,16 +56,15 @@ class Work(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What the chunks of an experiment run."""
+    """What the chunks of an experiment run, once they have begun."""
 
-    start: Callable[..., Any]
     advance: Callable[..., Any]  # by one step, or a learner by a block of updates; takes its runs for good
     no_rows: Arrays  # the columns of a table without rows
 
 
 def jitted(work: Work) -> Program:
     """Compiled when it is first called."""
-    return Program(jit(_start, START_LEVEL), jit(_advance, _level(work.agent)), no_rows(work))
+    return Program(jit(_advance, *_effort(work)), no_rows(work))
 
 
 def compiled(work: Work) -> Program:
@@ -73,17 +72,21 @@ def compiled(work: Work) -> Program:
     (experiment, world, agent), number = work, jax.ShapeDtypeStruct((), jnp.int32)
     keys = jax.eval_shape(lambda: jr.split(prng.key(0), experiment.chunk_size))
     runs = eqx.filter_eval_shape(_start, keys, agent, world)
-    advance, (_, steps) = _compile(_advance, _level(agent), (runs,), agent, world, number)
-    start, _ = _compile(_start, START_LEVEL, (), keys, agent, world)
-    return Program(start, advance, _rows_like(steps))
+    effort = options(*_effort(work))
+    advance, (_, steps) = _compile(_advance, effort, (runs,), agent, world, number)
+    return Program(advance, _rows_like(steps))
 
 
-def _level(agent: Agent | A2C) -> int:
-    return LEARNER_LEVEL if isinstance(agent, A2C) else STEP_LEVEL
+def _effort(work: Work) -> tuple[int, bool]:
+    """LLVM's level for the steps, and whether they are small programs: they go from one part to the next that
+    fits the cache, and cores have other chunks."""
+    if isinstance(work.agent, A2C):
+        return LEARNER_LEVEL, False
+    return STEP_LEVEL, work.agent.filter.num_particles <= LONGEST_SUM
 
 
 def _compile(
-    function: Callable[..., Any], level: int, taken: tuple[PyTree, ...], *given: PyTree
+    function: Callable[..., Any], effort: dict[str, Any] | None, taken: tuple[PyTree, ...], *given: PyTree
 ) -> tuple[Callable[..., Any], PyTree]:
     """`function` for arguments like these, and the shapes of its results. The arrays that are `taken` are not
     to be used again: their memory is the results'."""
@@ -98,7 +101,7 @@ def _compile(
 
     arrays = [leaves[i] for i in places]
     lowered = jax.jit(of_arrays, donate_argnums=0).lower(arrays[:count], arrays[count:])
-    program = lowered.compile(options(level))
+    program = lowered.compile(effort)
 
     def run(*arguments: PyTree) -> PyTree:
         leaves = jax.tree.leaves(arguments)
@@ -112,18 +115,24 @@ class Chunk:
     """Runs first, ..., last - 1: where they stand, and what they have left so far."""
 
     def __init__(
-        self, work: Work, first: int, last: int, saved: Arrays | None, program: Program | None = None
+        self,
+        work: Work,
+        first: int,
+        last: int,
+        saved: Arrays | None,
+        program: Callable[[], Program] | None = None,
     ):
+        """`program` is asked for what is being compiled beside the first beliefs."""
         self.work, self.first, self.last = work, first, last
-        self.program, self.block = program or jitted(work), 1
         experiment, world, agent = work
-        keys = _keys(experiment.seed, np.int32(first), experiment.chunk_size)
-        runs = self.program.start(keys, agent, world)
+        begin = jit(_begin, START_LEVEL, small=True)
+        runs = begin(np.int32(first), experiment.seed, experiment.chunk_size, agent, world)
         if isinstance(agent, Agent) and isinstance(runs, Run) and experiment.prior and saved is None:
-            runs = runs._replace(belief=_learned_beliefs(experiment, agent, keys, first))
+            runs = runs._replace(belief=_learned_beliefs(experiment, agent, runs.key, first))
         # A last, smaller chunk has idle lanes, so that all chunks share one compiled program.
         idle = np.arange(experiment.chunk_size) >= last - first
         self.runs: Any = runs._replace(failed=jax.device_put(np.asarray(runs.failed) | idle))
+        self.program, self.block = jitted(work) if program is None else program(), 1
         self.rows = self.program.no_rows
         self.failures: list[Failure] = []
         self.trace: list[dict[str, Any]] = []
@@ -138,7 +147,11 @@ class Chunk:
     def advance(self) -> Arrays:
         """A block of steps of every run; the episodes that ended in it."""
         experiment, world, agent = self.work
-        episodes, failed, steps = jnp.asarray(np.int32(experiment.episodes)), np.array(self.runs.failed), []
+        episodes, failed, steps = (
+            jax.device_put(np.int32(experiment.episodes)),
+            np.array(self.runs.failed),
+            [],
+        )
         for _ in range(1 if isinstance(agent, A2C) else self.block):
             self.runs, step = self.program.advance(self.runs, agent, world, episodes)
             steps.append(step)
@@ -210,6 +223,12 @@ def _unpack(saved: Arrays, like: Any) -> tuple[Any, Arrays, list[Failure], list[
     return runs, *left_by(saved)
 
 
+def _begin(first: Int[Array, ""], seed: int, size: int, agent: Agent | A2C, world: POMDP) -> Run | Learner:
+    """Runs number `first`, ... A run's stream of random numbers depends on the seed and its own number."""
+    runs = first + jnp.arange(size, dtype=jnp.int32)
+    return _start(jax.vmap(jr.fold_in, in_axes=(None, 0))(prng.key(seed), runs), agent, world)
+
+
 def _start(keys: Array, agent: Agent | A2C, world: POMDP) -> Run | Learner:
     return start_learners(keys, agent) if isinstance(agent, A2C) else start(keys, agent, world)
 
@@ -224,13 +243,6 @@ def _advance(
         return advance_learners(runs, agent, STEPS_PER_BLOCK)
     runs, step = one_step(runs, agent, world, episodes)
     return runs, jax.tree.map(lambda x: x[None], step)
-
-
-@partial(jax.jit, static_argnums=(0, 2))
-def _keys(seed: int, first: Int[Array, ""], size: int) -> Key[Array, " runs"]:
-    """A run's stream of random numbers depends on the seed and its own number."""
-    runs = first + jnp.arange(size, dtype=jnp.int32)
-    return jax.vmap(jr.fold_in, in_axes=(None, 0))(prng.key(seed), runs)
 
 
 def within(rows: Arrays, episodes: int) -> Arrays:

@@ -153,7 +153,7 @@ def _compute(
 ) -> Left:
     saved, episodes = folder.load(number), work.experiment.episodes
     with compiler.lock:
-        chunk = Chunk(work, first, last, saved, compiler.program())
+        chunk = Chunk(work, first, last, saved, compiler.program)
     board.post(number, within(chunk.rows, episodes))
     unsaved, schedule = saved is None, Schedule(seconds)
     while not chunk.finished and not board.stop.is_set():
@@ -174,11 +174,8 @@ class _Compiler:
     """Lets one chunk trace and compile the program that all share, while the others wait."""
 
     def __init__(self, program: Future[Program] | None) -> None:
-        self.compiling, self.done, self.lock = program, program is not None, threading.Lock()
-
-    def program(self) -> Program | None:
-        """What was compiled beforehand."""
-        return None if self.compiling is None else self.compiling.result()
+        self.program = None if program is None else program.result  # what is compiled beforehand
+        self.done, self.lock = program is not None, threading.Lock()
 
     @contextmanager
     def once(self) -> Iterator[None]:

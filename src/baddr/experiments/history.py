@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Key
 from baddr.agent import Agent, state_marginals
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.particles import Particles
+from baddr.particles import Particles, mass_of
 from baddr.planner import best_action
 from baddr.pomdp import POMDP, feature_vector
 
@@ -164,8 +164,7 @@ def _marginals(
     values: Array, weights: Float[Array, "n k"], sizes: tuple[int, ...]
 ) -> list[Float[Array, " values"]]:
     """The weighted histogram of each feature."""
-    zeros = [jnp.zeros((size,)) for size in sizes]
-    return [zero.at[values[..., i]].add(weights) for i, zero in enumerate(zeros)]
+    return [mass_of(values[..., i], weights, size) for i, size in enumerate(sizes)]
 
 
 def _lists(marginals: list[Array]) -> list[list[float]]:

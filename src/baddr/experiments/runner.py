@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from baddr.baselines import A2C
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
 from baddr.experiments.build import (
+    Test,
     build_agent,
     build_domain,
     build_learner,
@@ -92,7 +94,7 @@ class Resolved(NamedTuple):
     experiment: Experiment[Any]
     domain: Domain
     agent: Agent | A2C
-    fit: Fit | None  # of the prior's networks
+    test: Test | None  # of the prior's networks
 
 
 def sized(experiment: Experiment[Any], domain: Domain, place: Place) -> tuple[Experiment[Any], Agent | A2C]:
@@ -101,7 +103,7 @@ def sized(experiment: Experiment[Any], domain: Domain, place: Place) -> tuple[Ex
         learner = build_learner(experiment, domain)
         size = experiment.chunk_size or choose_chunk_size(experiment, learner, place)
         return replace(experiment, chunk_size=size), learner
-    posterior, _ = build_posterior(experiment, domain, train=False)
+    posterior, _ = build_posterior(experiment, domain, trained=False)
     agent = build_agent(experiment, domain, posterior)
     if experiment.chunk_size == 0:
         experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, agent, place))
@@ -129,8 +131,8 @@ def resolve(
         return Resolved(experiment, domain, agent, None)
     compile(Work(experiment, domain.pomdp, agent))
     told = None if progress is None else partial(progress, "pretraining")
-    posterior, fit = build_posterior(experiment, domain, told)
-    return Resolved(experiment, domain, with_posterior(agent, posterior), fit)
+    posterior, test = build_posterior(experiment, domain, told)
+    return Resolved(experiment, domain, with_posterior(agent, posterior), test)
 
 
 def estimate(experiment: Experiment[Any], engine: Local | Ray = LOCAL) -> dict[str, Any]:
@@ -170,7 +172,7 @@ def begin(
 ) -> list[Failure]:
     """Run a new experiment in an empty folder."""
     with engine.opened() as opened:
-        experiment, domain, agent, fit = resolve(experiment, progress, opened.place(), opened.compile)
+        experiment, domain, agent, test = resolve(experiment, progress, opened.place(), opened.compile)
         folder.check_new()
         with folder.owned():
             manifest = {
@@ -181,13 +183,13 @@ def begin(
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
                 "wall_seconds": 0.0,
                 "failures": [],
-                "prior": None if fit is None else {k: v.tolist() for k, v in fit._asdict().items()},
+                "prior": None,  # how well it fits, which is measured later
                 **environment(opened),
             }
             folder.write_manifest(manifest)
             write(folder.config, to_config(experiment))  # last: where it is, there is an experiment
             work = Work(experiment, domain.pomdp, agent)
-            return _run(work, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
+            return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
 
 
 def go_on(
@@ -200,7 +202,7 @@ def go_on(
 ) -> list[Failure]:
     """Go on with the experiment in `folder`, which `experiment` may extend."""
     with engine.opened() as opened:
-        experiment, domain, agent, _ = resolve(experiment, progress, opened.place(), opened.compile)
+        experiment, domain, agent, test = resolve(experiment, progress, opened.place(), opened.compile)
         with folder.owned():
             manifest = folder.read_manifest()
             if manifest.get("domain", domain.name) != domain.name:
@@ -213,7 +215,7 @@ def go_on(
             manifest |= {"status": "running", "resumed_with": environment(opened)}
             folder.write_manifest(manifest)
             work = Work(experiment, domain.pomdp, agent)
-            return _run(work, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
+            return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
 
 
 def _size(experiment: Experiment[Any]) -> tuple[int, int]:
@@ -241,10 +243,15 @@ def _commit() -> str:
 
 
 def _run(
-    work: Work, folder: Folder, manifest: dict[str, Any], engine: Local | Cluster, board: Board
+    work: Work,
+    test: Test | None,
+    folder: Folder,
+    manifest: dict[str, Any],
+    engine: Local | Cluster,
+    board: Board,
 ) -> list[Failure]:
     began = time.monotonic()
-    with _stop_on_signals(board.stop):
+    with _stop_on_signals(board.stop), _measured(test, board) as measured:
         left = engine.compute(work, manifest["chunks"], folder, board, float(SECONDS_BETWEEN_CHECKPOINTS))
     manifest["wall_seconds"] += round(time.monotonic() - began, 3)
     failures = [failure for chunk in left for failure in chunk.failures]
@@ -252,6 +259,8 @@ def _run(
     trace = [step for chunk in left for step in chunk.trace]
     if trace:
         write(folder.path / "trace.jsonl", "".join(json.dumps(step) + "\n" for step in trace).encode())
+    if fit := measured.result():
+        manifest["prior"] = {name: value.tolist() for name, value in fit._asdict().items()}
     stopped = board.stop.is_set()
     manifest["status"] = "running" if stopped else "complete"
     manifest["failures"] = [vars(failure) for failure in failures]
@@ -259,6 +268,24 @@ def _run(
     if stopped:
         raise Interrupted
     return failures
+
+
+@contextmanager
+def _measured(test: Test | None, board: Board) -> Iterator[Future[Fit | None]]:
+    """How well the prior fits, measured beside the runs once the first episodes have ended: it would hold up
+    that news. Where they are stopped before, whoever goes on measures it."""
+    begun = threading.Event()
+
+    def fit() -> Fit | None:
+        begun.wait()
+        return None if test is None or board.stop.is_set() else test()
+
+    board.listeners = (*board.listeners, lambda rows: begun.set())
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit(fit)
+        finally:
+            begun.set()
 
 
 def _write_rows(folder: Folder, tables: list[Arrays]) -> None:

@@ -10,9 +10,10 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.particles import bytes_of, over_particles, tree_at_index
-from baddr.pomdp import Action, Dynamics, Observation, State
+from baddr.pomdp import Action, Dynamics, Observation, SplitDynamics, State
 
 Theta = PyTree[Any]
+Draws = Float[Array, " draws"] | None
 
 
 class Rows(NamedTuple):
@@ -20,6 +21,14 @@ class Rows(NamedTuple):
 
     T: tuple[tuple[int, int], ...]
     O: tuple[tuple[int, int, int], ...]
+
+
+class Tabulated(SplitDynamics):
+    """Draws of D that were evaluated at some rows."""
+
+    @abstractmethod
+    def probabilities(self) -> tuple[Float[Array, "*draws T_rows S"], Float[Array, "*draws O_rows Z"]]:
+        """p(s' | s, a) and p(o | s, a, s') of each draw there, of all s' and o by rank."""
 
 
 class Posterior(eqx.Module):
@@ -104,7 +113,7 @@ class Posterior(eqx.Module):
 
     def observation_draws(
         self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
-    ) -> Float[Array, " draws"] | None:
+    ) -> Draws:
         """Draws of p(o | s, a, s'; D) over D ~ p(.; theta); None where a draw is theta's expected model."""
 
         def probability(key: Key[Array, ""]) -> Float[Array, ""]:
@@ -113,9 +122,9 @@ class Posterior(eqx.Module):
         return jax.vmap(probability)(jr.split(key, self.num_draws))
 
     def observation_moments(
-        self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
+        self, theta: Theta, s: State, a: Action, s_next: State, o: Observation, draws: Draws
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Mean and (unbiased) variance over D ~ p(.; theta) of p(o | s, a, s'; D): here by Monte Carlo."""
-        p = self.observation_draws(key, theta, s, a, s_next, o)
-        assert p is not None, f"{type(self).__name__} has no draws: it must give the moments itself"
-        return jnp.mean(p), jnp.var(p, ddof=1)
+        """Mean and (unbiased) variance over D ~ p(.; theta) of p(o | s, a, s'; D): here those of the `draws`
+        that `observation_draws` gave."""
+        assert draws is not None, f"{type(self).__name__} has no draws: it must give the moments itself"
+        return jnp.mean(draws), jnp.var(draws, ddof=1)

@@ -8,7 +8,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
 from baddr.pomdp import Action, Dynamics, Observation, State, Table, flat_index
-from baddr.posteriors.base import Posterior
+from baddr.posteriors.base import Draws, Posterior
 
 
 class Counts(NamedTuple):
@@ -53,11 +53,11 @@ class Dirichlet(Posterior):
 
     def observation_draws(
         self, key: Key[Array, ""], theta: Counts, s: State, a: Action, s_next: State, o: Observation
-    ) -> Float[Array, " draws"] | None:
+    ) -> Draws:
         return None if self.expected else super().observation_draws(key, theta, s, a, s_next, o)
 
     def observation_moments(
-        self, key: Key[Array, ""], theta: Counts, s: State, a: Action, s_next: State, o: Observation
+        self, theta: Counts, s: State, a: Action, s_next: State, o: Observation, draws: Draws
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Mean and variance of one entry of a Dirichlet row, in closed form."""
         row = theta.O[a, flat_index(s_next, self.state_sizes)]

@@ -18,9 +18,18 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
 from baddr.particles import bytes_of, over_particles
-from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State, feature_vector, flat_index
+from baddr.pomdp import (
+    Action,
+    Observation,
+    Scalar,
+    SplitDynamics,
+    State,
+    all_vectors,
+    feature_vector,
+    flat_index,
+)
 from baddr.posteriors import kernels
-from baddr.posteriors.base import Posterior, Rows
+from baddr.posteriors.base import Posterior, Rows, Tabulated
 from baddr.posteriors.kernels import Example, Net, Outputs, Words
 from baddr.prng import running_sum
 from baddr.settings import Network
@@ -302,7 +311,7 @@ class DropoutTable(NamedTuple):
     O: Float[Array, "*n O_rows outputs"]
 
 
-class TabulatedDynamics(SplitDynamics):
+class TabulatedDynamics(Tabulated):
     """`DropoutDynamics` whose networks were evaluated beforehand."""
 
     logits: DropoutTable
@@ -321,6 +330,10 @@ class TabulatedDynamics(SplitDynamics):
     def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
         return log_prob_of(self._O(s, a, s_next), self.architecture.observation_sizes, o)
 
+    def probabilities(self) -> tuple[Float[Array, "*draws T_rows S"], Float[Array, "*draws O_rows Z"]]:
+        T, O = self.logits
+        return _joint(T, self.architecture.state_sizes), _joint(O, self.architecture.observation_sizes)
+
     def _T(self, s: State, a: Action) -> Float[Array, " outputs"]:
         return _look_up(self.logits.T, self.rows.T, [self._rank(s), a])
 
@@ -329,6 +342,13 @@ class TabulatedDynamics(SplitDynamics):
 
     def _rank(self, s: State) -> Int[Array, ""]:
         return flat_index(s, self.architecture.state_sizes)
+
+
+def _joint(y: Float[Array, "*rows outputs"], sizes: tuple[int, ...]) -> Float[Array, "*rows values"]:
+    """The probability of every feature vector by rank: features are independent given the logits."""
+    features = jnp.split(y, np.cumsum(sizes)[:-1], axis=-1)
+    values = zip(features, all_vectors(sizes).T, strict=True)
+    return jnp.exp(sum(jax.nn.log_softmax(x)[..., value] for x, value in values))
 
 
 def _look_up(

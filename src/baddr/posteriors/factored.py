@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from baddr import prng
 from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State
-from baddr.posteriors.base import Posterior
+from baddr.posteriors.base import Draws, Posterior
 from baddr.posteriors.dirichlet import Counts
 
 Slice = Literal["s", "s_next", "o"]
@@ -481,11 +481,11 @@ class Factored(Posterior):
 
     def observation_draws(
         self, key: Key[Array, ""], theta: FactoredCounts, s: State, a: Action, s_next: State, o: Observation
-    ) -> Float[Array, " draws"] | None:
+    ) -> Draws:
         return None if self.expected else super().observation_draws(key, theta, s, a, s_next, o)
 
     def observation_moments(
-        self, key: Key[Array, ""], theta: FactoredCounts, s: State, a: Action, s_next: State, o: Observation
+        self, theta: FactoredCounts, s: State, a: Action, s_next: State, o: Observation, draws: Draws
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         """Mean and variance of a product of independent Dirichlet entries, in closed form."""
         n, m = len(s), len(o)

@@ -3,7 +3,7 @@
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from baddr.pomdp import Action, Dynamics, Observation, State
-from baddr.posteriors.base import Posterior, Rows, Theta
+from baddr.posteriors.base import Draws, Posterior, Rows, Theta
 
 
 class Frozen(Posterior):
@@ -40,11 +40,11 @@ class Frozen(Posterior):
         return theta
 
     def observation_moments(
-        self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
+        self, theta: Theta, s: State, a: Action, s_next: State, o: Observation, draws: Draws
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        return self.posterior.observation_moments(key, theta, s, a, s_next, o)
+        return self.posterior.observation_moments(theta, s, a, s_next, o, draws)
 
     def observation_draws(
         self, key: Key[Array, ""], theta: Theta, s: State, a: Action, s_next: State, o: Observation
-    ) -> Float[Array, " draws"] | None:
+    ) -> Draws:
         return self.posterior.observation_draws(key, theta, s, a, s_next, o)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 from baddr.pomdp import Action, Dynamics, Observation, State
-from baddr.posteriors.base import Posterior
+from baddr.posteriors.base import Draws, Posterior
 
 
 class Known(Posterior):
@@ -32,6 +32,6 @@ class Known(Posterior):
         return None
 
     def observation_moments(
-        self, key: Key[Array, ""], theta: tuple[()], s: State, a: Action, s_next: State, o: Observation
+        self, theta: tuple[()], s: State, a: Action, s_next: State, o: Observation, draws: Draws
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
         return jnp.exp(self.D.observation_log_prob(s, a, s_next, o)), jnp.zeros(())

@@ -6,7 +6,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.pomdp import Action, Dynamics, Observation, Scalar, SplitDynamics, State
-from baddr.posteriors.base import Posterior, Theta
+from baddr.posteriors.base import Draws, Posterior, Theta
 from baddr.posteriors.known import Known
 
 
@@ -110,14 +110,14 @@ class Partial(Posterior):
 
     def observation_moments(
         self,
-        key: Key[Array, ""],
         theta: tuple[Theta, Theta],
         s: State,
         a: Action,
         s_next: State,
         o: Observation,
+        draws: Draws,
     ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        return self.observation.observation_moments(key, theta[1], s, a, s_next, o)
+        return self.observation.observation_moments(theta[1], s, a, s_next, o, draws)
 
     def observation_draws(
         self,
@@ -127,5 +127,5 @@ class Partial(Posterior):
         a: Action,
         s_next: State,
         o: Observation,
-    ) -> Float[Array, " draws"] | None:
+    ) -> Draws:
         return self.observation.observation_draws(key, theta[1], s, a, s_next, o)
