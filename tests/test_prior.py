@@ -13,7 +13,10 @@ from baddr.pomdp import Table
 from baddr.posteriors.dropout import Architecture, Dropout
 from baddr.prior import (
     Fit,
+    _cut,
     _fit,
+    _join,
+    _optimizer,
     cached_prior,
     pretrain,
     prior_settings,
@@ -196,3 +199,13 @@ def test_settings_are_checked():
     assert Network().problems() == [] and Pretrain().problems() == []
     assert len(Network(hidden=0, layers=1, dropout=1.0).problems()) == 3
     assert len(Pretrain(num_networks=0, batch_size=0).problems()) == 2
+
+
+def test_training_begins_with_the_cut_weights_and_an_optimiser_of_zeros():
+    w = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2629)), jnp.float32)
+    layers = _cut(w, ARCHITECTURE)
+    jax.tree.map(np.testing.assert_array_equal, layers, jax.vmap(ARCHITECTURE.layers)(w))
+    assert np.array_equal(_join(layers), w)
+    for name in ("sgd", "adam"):
+        state = _optimizer(Pretrain(optimizer=name)).init(layers)
+        assert all(np.all(np.asarray(x) == 0) for x in jax.tree.leaves(state))

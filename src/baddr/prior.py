@@ -177,7 +177,10 @@ def _train(
     settings: Pretrain,
     progress: Progress | None,
 ) -> Float[Array, "members weights"]:
-    carry = _cut(w, architecture, settings)
+    # Matrices, not the flat theta, are trained: the gradient need not be joined at every batch.
+    layers = _cut(w, architecture)
+    state = jax.eval_shape(jax.vmap(_optimizer(settings).init), layers)  # of which all is zero at first
+    carry = jax.device_put((layers, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), state)))
     for numbers in np.array_split(np.arange(settings.batches, dtype=np.int32), NUM_BLOCKS):
         if len(numbers):
             batches = jax.device_put(numbers)
@@ -187,12 +190,13 @@ def _train(
     return _join(carry[0])
 
 
-@compiled_quickly(0)
-def _cut(w: Float[Array, "members weights"], architecture: Architecture, settings: Pretrain) -> PyTree:
-    """Matrices, not the flat theta, are trained: the gradient need not be joined at every batch. Also the
-    optimiser's state."""
-    layers = jax.vmap(architecture.layers)(w)
-    return layers, jax.vmap(_optimizer(settings).init)(layers)
+def _cut(w: Float[Array, "members weights"], architecture: Architecture) -> Layers:
+    """`Architecture.layers` of all members, by NumPy: a program would have to wait for the compiler."""
+    like, structure = jax.tree.flatten(
+        jax.eval_shape(architecture.layers, jax.ShapeDtypeStruct(w.shape[1:], w.dtype))
+    )
+    parts = np.split(np.asarray(w), np.cumsum([x.size for x in like])[:-1], axis=1)
+    return structure.unflatten(x.reshape(-1, *y.shape) for x, y in zip(parts, like, strict=True))
 
 
 def _optimizer(settings: Pretrain) -> Any:
@@ -239,8 +243,7 @@ def _train_block(
 
 
 def _join(w: Layers) -> Float[Array, "members weights"]:
-    """The inverse of `Architecture.layers`, for all members; without a program, which would have to wait for
-    the compiler."""
+    """The inverse of `_cut`."""
     rows = [np.asarray(x).reshape(len(x), -1) for x in jax.tree.leaves(w)]
     return jax.device_put(np.concatenate(rows, axis=1))
 
