@@ -164,9 +164,12 @@ def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]
     On a CPU all of it goes from run to run; loops over few bytes are each compiled into one function.
     """
     active = (runs.episode < num_episodes) & ~runs.failed
-    first_and_rest = lambda keys: (keys[0], keys[1:])
-    keys_of = over_runs(lambda *when: first_and_rest(_step_keys(*when)))
-    keys_plan, keys = keys_of(runs.key, runs.episode, runs.t)
+
+    def keys_of(*run: Array) -> tuple[Array, Array]:
+        keys = _step_keys(*run)
+        return keys[0], keys[1:]
+
+    keys_plan, keys = over_runs(keys_of)(runs.key, runs.episode, runs.t)
     root = agent.plan(keys_plan, runs.belief, world.horizon - runs.t, active)
     a, s_next, o, r, terminal, first, keys = over_runs(partial(_act, world))(keys, runs.s, root)
     last = active & (terminal | (runs.t + 1 >= world.horizon))

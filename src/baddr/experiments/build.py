@@ -30,9 +30,8 @@ from baddr.posteriors import Architecture, Dirichlet, Dropout, Factored, Frozen,
 from baddr.posteriors.factored import num_counts, particle_bytes
 from baddr.prior import Fit, Progress, cached_prior, measure_fit, prior_settings, train, uniform_states
 
-Test = Callable[
-    [], Fit
-]  # how well the prior's networks fit: found on disk or measured now, which takes seconds
+# How well the prior's networks fit: found on disk or measured now, which takes seconds.
+Test = Callable[[], Fit]
 PRIOR_STREAM = 2**32 - 1  # of random numbers, apart from every run's
 
 

@@ -147,11 +147,8 @@ class Chunk:
     def advance(self) -> Arrays:
         """A block of steps of every run; the episodes that ended in it."""
         experiment, world, agent = self.work
-        episodes, failed, steps = (
-            jax.device_put(np.int32(experiment.episodes)),
-            np.array(self.runs.failed),
-            [],
-        )
+        episodes = jax.device_put(np.int32(experiment.episodes))
+        failed, steps = np.array(self.runs.failed), []
         for _ in range(1 if isinstance(agent, A2C) else self.block):
             self.runs, step = self.program.advance(self.runs, agent, world, episodes)
             steps.append(step)
