@@ -17,7 +17,15 @@ from baddr.gba_pomdp import GBAPOMDP, rows_that_matter
 from baddr.planner import search
 from baddr.posteriors import Dirichlet, Frozen
 from baddr.posteriors.base import Rows
-from baddr.posteriors.dropout import Architecture, Dropout, draw_masks, initial_weights, unpack
+from baddr.posteriors.dropout import (
+    Architecture,
+    Dropout,
+    _joint,
+    draw_masks,
+    initial_weights,
+    log_prob_of,
+    unpack,
+)
 from baddr.posteriors.partial import Partial
 from baddr.settings import Network
 
@@ -399,6 +407,14 @@ def test_a_tabulated_search_is_the_plain_one(lanes):
         roots.append(plan(belief))
     np.testing.assert_array_equal(roots[0].N, roots[1].N)
     np.testing.assert_allclose(roots[0].Q, roots[1].Q, atol=1e-3)
+
+
+def test_the_joint_probabilities_of_features_are_their_product():
+    """Of every vector by rank, for features of different sizes."""
+    sizes, y = (2, 3, 2), jnp.asarray(np.random.default_rng(0).normal(size=(4, 7)), jnp.float32)
+    vectors = np.array(list(itertools.product(*map(range, sizes))), np.int32)
+    expected = np.exp([[float(log_prob_of(row, sizes, jnp.asarray(v))) for v in vectors] for row in y])
+    np.testing.assert_allclose(_joint(y, sizes), expected, rtol=1e-5)
 
 
 def test_the_tables_of_a_search_are_the_probabilities_of_its_draws():

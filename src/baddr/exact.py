@@ -21,7 +21,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Int32, Key, PyTree
 
-from baddr.pomdp import POMDP, Dynamics
+from baddr.pomdp import POMDP, Dynamics, all_vectors
 from baddr.posteriors import Posterior
 from baddr.prng import key as prng_key
 
@@ -185,7 +185,7 @@ class Tabulated(TabularPosterior):
     """
 
     def __init__(self, posterior: Posterior, pomdp: POMDP, num_keys: int = 1, seed: int = 0) -> None:
-        self.states, self.observations = _features(pomdp.state_sizes), _features(pomdp.observation_sizes)
+        self.states, self.observations = all_vectors(pomdp.state_sizes), all_vectors(pomdp.observation_sizes)
         self._values: dict[Theta, PyTree] = {}
         self._cache: dict[Hashable, Any] = {}
         with jax.enable_x64(True):
@@ -466,20 +466,15 @@ def _float64(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda x: x.astype(jnp.float64) if eqx.is_inexact_array(x) else x, tree)
 
 
-def _features(sizes: tuple[int, ...]) -> Int32[np.ndarray, "n features"]:
-    """All feature vectors, by flat index."""
-    return np.indices(sizes, np.int32).reshape(len(sizes), -1).T
-
-
 def _over_transitions(f: Callable, pomdp: POMDP) -> Array:
     """f(s, a, s') for all of them."""
-    s, a = jnp.asarray(_features(pomdp.state_sizes)), jnp.arange(pomdp.num_actions, dtype=jnp.int32)
+    s, a = jnp.asarray(all_vectors(pomdp.state_sizes)), jnp.arange(pomdp.num_actions, dtype=jnp.int32)
     f = jax.vmap(f, (None, None, 0))
     return jax.vmap(jax.vmap(f, (None, 0, None)), (0, None, None))(s, a, s)
 
 
 def _dynamics_table(D: Dynamics, pomdp: POMDP) -> Float[Array, "S A S Z"]:
     """D(s', o | s, a) for all of them."""
-    o = jnp.asarray(_features(pomdp.observation_sizes))
+    o = jnp.asarray(all_vectors(pomdp.observation_sizes))
     log_prob = jax.vmap(D.log_prob, (None, None, None, 0))
     return jnp.exp(_over_transitions(lambda s, a, s_next: log_prob(s, a, s_next, o), pomdp))

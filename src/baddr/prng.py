@@ -6,7 +6,7 @@ with the 13 rounds that its authors found enough to pass every test of BigCrush,
 keys are ordinary JAX keys: every function of `jax.random` takes them.
 
 To JAX it is one operation, lowered to XLA's at once. As 110 operations of `jax.numpy` a draw it was two
-thirds of every program, and about a third of the time that JAX takes to lower it.
+thirds of every program, and a quarter of the time that JAX takes to lower it.
 """
 
 import math

@@ -3,17 +3,16 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int32
 
 from baddr.domains.tiger import KNOWN
-from baddr.pomdp import POMDP, SplitDynamics
+from baddr.pomdp import POMDP, SplitDynamics, all_vectors
 from baddr.posteriors import Counts
 
 
 def every_vector(sizes: tuple[int, ...]) -> Int32[Array, "n features"]:
     """All feature vectors, by flat index."""
-    return jnp.asarray(np.indices(sizes, np.int32).reshape(len(sizes), -1).T)
+    return jnp.asarray(all_vectors(sizes))
 
 
 @eqx.filter_jit
