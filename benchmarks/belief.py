@@ -19,7 +19,7 @@ import numpy as np
 from baddr import prng
 from baddr.experiments.build import build_agent, build_domain, build_posterior
 from baddr.experiments.experiment import preset
-from baddr.particles import over_runs
+from baddr.particles import one_by_one
 
 LISTENS = 3
 
@@ -74,7 +74,7 @@ def main() -> None:
 
     began = time.perf_counter()
     keys = jr.split(jr.fold_in(prng.key(options.seed), 1), options.runs)
-    columns = jax.jit(over_runs(life))(keys)
+    columns = jax.jit(one_by_one(life))(keys)
     mean = np.mean(columns["accuracy_mean"], axis=2)
     deviation = np.mean(columns["accuracy_std"], axis=(0, 2))
     name = " ".join([options.agent, *options.overrides])

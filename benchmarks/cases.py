@@ -17,7 +17,7 @@ from baddr.experiments.build import build_agent, build_domain, build_posterior
 from baddr.experiments.engine import Local
 from baddr.experiments.experiment import Experiment
 from baddr.experiments.runner import choose_lanes
-from baddr.particles import Particles, over_runs
+from baddr.particles import Particles, one_by_one
 
 
 class Case(NamedTuple):
@@ -75,7 +75,7 @@ def time_roots(case: Case, **options: Any) -> float:
     n = case.experiment.planner.num_simulations
 
     def draw(agent: Agent, keys: Array, beliefs: Particles) -> Any:
-        s, draws = over_runs(lambda key, b: agent.gba.sample_roots(key, b, n))(keys, beliefs)
+        s, draws = one_by_one(lambda key, b: agent.gba.sample_roots(key, b, n))(keys, beliefs)
         return s, agent.gba.prepare(beliefs, draws)
 
     return time_and_result(eqx.filter_jit(draw), case.agent, case.keys, case.beliefs, **options)[0]
@@ -84,7 +84,7 @@ def time_roots(case: Case, **options: Any) -> float:
 def time_update(case: Case, **options: Any) -> tuple[float, float]:
     """Seconds of a belief update of all runs, and the mean number of rounds of proposals."""
     update = eqx.filter_jit(
-        lambda agent, keys, beliefs, a, o: over_runs(agent.update)(
+        lambda agent, keys, beliefs, a, o: one_by_one(agent.update)(
             keys, beliefs, a, o, jnp.zeros(a.shape, bool)
         )
     )
@@ -105,5 +105,5 @@ def time_learning(case: Case, **options: Any) -> float:
         i, keys = jnp.arange(n, dtype=jnp.int32), jr.split(key, n)
         return agent.gba.posterior.update_all(keys, belief.states.theta, i, s, a, s, o, jnp.array(True))
 
-    compiled = eqx.filter_jit(lambda agent, *rest: over_runs(lambda *one: learn(agent, *one))(*rest))
+    compiled = eqx.filter_jit(lambda agent, *rest: one_by_one(lambda *one: learn(agent, *one))(*rest))
     return time_and_result(compiled, case.agent, case.keys, case.beliefs, case.a, case.o, **options)[0]

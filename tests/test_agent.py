@@ -16,7 +16,7 @@ from baddr.agent import _if, advance, pack, start
 from baddr.domains import tiger
 from baddr.experiments.build import build_agent, build_domain
 from baddr.experiments.experiment import preset
-from baddr.particles import over_runs_in_place
+from baddr.particles import one_by_one_in_place
 from baddr.posteriors import Dirichlet
 
 VALUES = json.loads((Path(__file__).parent / "data" / "values.json").read_text())
@@ -219,7 +219,7 @@ def test_packed_arrays_come_back():
 def test_runs_in_place_are_the_runs_one_by_one():
     """By NumPy: rows of the first argument turn into their squares plus b; the other results are sums."""
     first, b = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([1, 2, 3], np.float32)
-    square = over_runs_in_place(lambda x, b: (x**2 + b, jnp.sum(x)))
+    square = one_by_one_in_place(lambda x, b: (x**2 + b, jnp.sum(x)))
     new, sums = jax.jit(square)(jnp.asarray(first), jnp.asarray(b))
     np.testing.assert_allclose(new, first**2 + b[:, None])
     np.testing.assert_allclose(sums, first.sum(axis=1))

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.belief import Info, importance_sampling, initial_belief, next_episode, rejection_sampling
 from baddr.gba_pomdp import GBAPOMDP, AugmentedState
-from baddr.particles import Particles, mass_of, over_runs, over_runs_in_place
+from baddr.particles import Particles, mass_of, one_by_one, one_by_one_in_place
 from baddr.planner import LeafValue, Rollout, Root, best_action, search
 from baddr.pomdp import POMDP, Action, Observation, Scalar
 from baddr.settings import Filter, Planner
@@ -169,15 +169,15 @@ def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]
         keys = _step_keys(*run)
         return keys[0], keys[1:]
 
-    keys_plan, keys = over_runs(keys_of)(runs.key, runs.episode, runs.t)
+    keys_plan, keys = one_by_one(keys_of)(runs.key, runs.episode, runs.t)
     root = agent.plan(keys_plan, runs.belief, world.horizon - runs.t, active)
-    a, s_next, o, r, terminal, first, keys = over_runs(partial(_act, world))(keys, runs.s, root)
+    a, s_next, o, r, terminal, first, keys = one_by_one(partial(_act, world))(keys, runs.s, root)
     last = active & (terminal | (runs.t + 1 >= world.horizon))
-    belief, seen = over_runs_in_place(partial(_learn, agent, world.state_sizes))(
+    belief, seen = one_by_one_in_place(partial(_learn, agent, world.state_sizes))(
         runs.belief, keys, a, o, terminal, last, active
     )
     runs = runs._replace(belief=())
-    move = over_runs(partial(_move, agent, world))
+    move = one_by_one(partial(_move, agent, world))
     runs, record = move(runs, first, s_next, a, o, r, last, active, root, seen)
     return runs._replace(belief=belief), record
 

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.particles import Particles, over_all, over_particles, over_runs
+from baddr.particles import Particles, one_by_one, over_all, over_particles
 from baddr.pomdp import (
     POMDP,
     Action,
@@ -129,7 +129,7 @@ class GBAPOMDP(POMDP):
         if self.rows is None or not self.has_tables:
             return None
         known = isinstance(draws, Tabulated)
-        p_T, p_O = draws.probabilities() if known else over_runs(self._tables)(belief, draws)
+        p_T, p_O = draws.probabilities() if known else one_by_one(self._tables)(belief, draws)
         row_T = np.full((self.num_states, self.num_actions), -1, np.int32)
         row_O = np.full((*row_T.shape, self.num_states), -1, np.int32)
         for row, index in enumerate(self.rows.T):

@@ -27,7 +27,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr import table_search
 from baddr.children import IN_PLACE, Children, no_children
-from baddr.particles import Particles, over_runs, tree_at_index
+from baddr.particles import Particles, one_by_one, tree_at_index
 from baddr.pomdp import POMDP, Action, Scalar, flat_index
 
 Rollout = Callable[[Key[Array, ""], Any], Action]  # a policy (key, s) -> a
@@ -137,7 +137,7 @@ def search(
     num_runs, lanes = keys.shape[0], min(lanes, num_simulations)
     active = jnp.ones((num_runs,), bool) if active is None else active
     keys_roots, keys_loop = jnp.moveaxis(jax.vmap(jr.split)(keys), 1, 0)
-    s, draws = over_runs(lambda key, belief: pomdp.sample_roots(key, belief, num_simulations))(
+    s, draws = one_by_one(lambda key, belief: pomdp.sample_roots(key, belief, num_simulations))(
         keys_roots, belief
     )
     roots = s, pomdp.prepare(belief, draws)

@@ -24,12 +24,14 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from baddr.experiments import cache
 from baddr.experiments.store import write
 from baddr.llvm import compiled_quickly
+from baddr.particles import one_by_one
 from baddr.pomdp import POMDP, Dynamics, State
 from baddr.posteriors.dropout import (
     Architecture,
     Dropout,
     DropoutDynamics,
     Layers,
+    Masks,
     draw_masks,
     initial_weights,
 )
@@ -157,15 +159,11 @@ def _members(key: Key[Array, ""], simulators: Simulators, n: int) -> Dynamics:
     return eqx.filter_vmap(simulators)(jr.split(key, n))
 
 
-def _sample_data(
-    key: Key[Array, ""], M: Dynamics, sample_state: SampleState, num_actions: int, n: int
-) -> _Data:
-    def one(key: Key[Array, ""]) -> _Data:
-        key_s, key_a, key_step = jr.split(key, 3)
-        s, a = sample_state(key_s), _uniform_integers(key_a, np.asarray(num_actions))
-        return _Data(s, a, *M.step(key_step, s, a))
-
-    return jax.vmap(one)(jr.split(key, n))
+def _sample_data(key: Key[Array, ""], M: Dynamics, sample_state: SampleState, num_actions: int) -> _Data:
+    """One transition of M~ from anywhere."""
+    key_s, key_a, key_step = jr.split(key, 3)
+    s, a = sample_state(key_s), _uniform_integers(key_a, np.asarray(num_actions))
+    return _Data(s, a, *M.step(key_step, s, a))
 
 
 def _train(
@@ -220,17 +218,19 @@ def _train_block(
 
     optimizer = _optimizer(settings)
 
-    def loss(w: Layers, key: Key[Array, ""], data: _Data) -> Float[Array, ""]:
-        def one(key: Key[Array, ""], data: _Data) -> Float[Array, ""]:
-            return DropoutDynamics(w, draw_masks(key, architecture), architecture).loss(*data)
-
-        return jnp.mean(jax.vmap(one)(jr.split(key, settings.batch_size), data))
+    def loss(w: Layers, examples: tuple[Array, _Data]) -> Float[Array, ""]:
+        one = lambda masks, data: DropoutDynamics(w, masks, architecture).loss(*data)
+        return jnp.mean(jax.vmap(one)(*examples))
 
     def batch(carry: PyTree, i: Int[Array, ""], key: Key[Array, ""], M: Dynamics) -> tuple[PyTree, Array]:
         w, state = carry
-        key_data, key_masks = jr.split(jr.fold_in(key, i))
-        data = _sample_data(key_data, M, sample_state, architecture.num_actions, settings.batch_size)
-        L, gradient = jax.value_and_grad(loss)(w, key_masks, data)
+
+        def example(key_data: Key[Array, ""], key_masks: Key[Array, ""]) -> tuple[Masks, _Data]:
+            data = _sample_data(key_data, M, sample_state, architecture.num_actions)
+            return draw_masks(key_masks, architecture), data
+
+        keys = (jr.split(key, settings.batch_size) for key in jr.split(jr.fold_in(key, i)))
+        L, gradient = jax.value_and_grad(loss)(w, one_by_one(example)(*keys))
         with jax.numpy_dtype_promotion("standard"):  # optax's Adam mixes types
             updates, state = optimizer.update(gradient, state, w)
         return (optax.apply_updates(w, updates), state), L
@@ -265,7 +265,8 @@ def _entropies(
     architecture = posterior.architecture
 
     def sample(key: Key[Array, ""], M: Dynamics) -> tuple[_Data, Array]:
-        data = _sample_data(key, M, sample_state, architecture.num_actions, NUM_TEST_SAMPLES)
+        one = lambda key: _sample_data(key, M, sample_state, architecture.num_actions)
+        data = jax.vmap(one)(jr.split(key, NUM_TEST_SAMPLES))
         both, O = jax.vmap(M.log_prob)(*data), jax.vmap(M.observation_log_prob)(*data)
         return data, jnp.mean({"TO": both, "T": both - O, "O": O}[architecture.networks])
 

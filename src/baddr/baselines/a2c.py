@@ -19,7 +19,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.baselines.dpfrl import ActorCritic, Seen
-from baddr.particles import over_runs
+from baddr.particles import one_by_one
 from baddr.pomdp import POMDP, Scalar
 from baddr.settings import DPFRL
 
@@ -124,7 +124,7 @@ def advance(learner: Learner, agent: A2C, num_updates: int) -> tuple[Learner, Ep
         update = lambda learner, i: _update(learner, agent, (done + i) % agent.settings.back_segments)
         return jax.lax.scan(update, learner, jnp.arange(num_updates, dtype=jnp.int32))
 
-    return over_runs(one_seed)(learner)
+    return one_by_one(one_seed)(learner)
 
 
 def _update(learner: Learner, agent: A2C, position: Int[Array, ""]) -> tuple[Learner, Episodes]:
@@ -345,4 +345,4 @@ def evaluate(
         _, episodes = jax.lax.scan(act, carry, jnp.arange(num_steps, dtype=jnp.int32))
         return _numbered(episodes, jnp.int32(0))
 
-    return over_runs(one_seed)(keys, learner)
+    return one_by_one(one_seed)(keys, learner)
