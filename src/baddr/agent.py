@@ -136,6 +136,23 @@ class Step(NamedTuple):
     world: tuple[PyTree, ...]  # with `trace`: the world's s and s'
 
 
+class StepKeys(NamedTuple):
+    """Of one real step, for all that is random in it."""
+
+    plan: Key[Array, "*runs"]
+    action: Key[Array, "*runs"]
+    world: Key[Array, "*runs"]
+    first: Key[Array, "*runs"]  # state of the next episode
+    update: Key[Array, "*runs"]
+    next_episode: Key[Array, "*runs"]  # its belief
+    summary: Key[Array, "*runs"]
+
+
+def step_keys(key: Key[Array, ""], episode: Int[Array, ""], t: Int[Array, ""]) -> StepKeys:
+    key = jr.fold_in(jr.fold_in(key, 1 + episode), t)
+    return StepKeys(*jr.split(key, len(StepKeys._fields)))
+
+
 @eqx.filter_jit
 def start(keys: Key[Array, " runs"], agent: Agent, world: POMDP) -> Run:
     """Runs before their first step. A run's stream of random numbers depends on its key alone."""
@@ -165,13 +182,9 @@ def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]
     """
     active = (runs.episode < num_episodes) & ~runs.failed
 
-    def keys_of(*run: Array) -> tuple[Array, Array]:
-        keys = _step_keys(*run)
-        return keys[0], keys[1:]
-
-    keys_plan, keys = one_by_one(keys_of)(runs.key, runs.episode, runs.t)
-    root = agent.plan(keys_plan, runs.belief, world.horizon - runs.t, active)
-    a, s_next, o, r, terminal, first, keys = one_by_one(partial(_act, world))(keys, runs.s, root)
+    keys = one_by_one(step_keys)(runs.key, runs.episode, runs.t)
+    root = agent.plan(keys.plan, runs.belief, world.horizon - runs.t, active)
+    a, s_next, o, r, terminal, first = one_by_one(partial(_act, world))(keys, runs.s, root)
     last = active & (terminal | (runs.t + 1 >= world.horizon))
     belief, seen = one_by_one_in_place(partial(_learn, agent, world.state_sizes))(
         runs.belief, keys, a, o, terminal, last, active
@@ -182,15 +195,12 @@ def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]
     return runs._replace(belief=belief), record
 
 
-def _act(world: POMDP, keys: Key[Array, "4"], s: PyTree, root: Root) -> Any:
-    """The action and what comes of it; where the next episode would begin, and keys for the update, the next
-    episode's belief and the summary."""
-    key, key_update, key_next, key_summary = keys
-    a = best_action(key, root)
-    s_next, o = world.step(jr.fold_in(key, 1), s, a)
-    key_s, key_belief = jr.split(key_next)
+def _act(world: POMDP, keys: StepKeys, s: PyTree, root: Root) -> Any:
+    """The action and what comes of it, and where the next episode would begin."""
+    a = best_action(keys.action, root)
+    s_next, o = world.step(keys.world, s, a)
     outcome = a, s_next, o, world.reward(s, a, s_next), world.is_terminal(s, a, s_next)
-    return *outcome, world.initial_state(key_s), jnp.stack([key_update, key_belief, key_summary])
+    return *outcome, world.initial_state(keys.first)
 
 
 class Packed(eqx.Module):
@@ -236,7 +246,7 @@ def _learn(
     agent: Agent,
     state_sizes: tuple[int, ...],
     belief: Particles,
-    keys: Key[Array, "3"],
+    keys: StepKeys,
     a: Action,
     o: Observation,
     terminal: Bool[Array, ""],
@@ -244,14 +254,13 @@ def _learn(
     active: Bool[Array, ""],
 ) -> tuple[Particles, Packed]:
     """One run's belief after a step; the next episode's prior after the `last` one."""
-    key_update, key_next, key_summary = keys
-    belief, info = agent.update(key_update, belief, a, o, terminal, active)
+    belief, info = agent.update(keys.update, belief, a, o, terminal, active)
     failed = ~_is_finite(belief)
     summary, ended = {}, last & ~failed
     if agent.summary is not None:
-        summary = _if(agent.summary, ended | agent.trace, key_summary, belief)
+        summary = _if(agent.summary, ended | agent.trace, keys.summary, belief)
     state = state_marginals(belief, state_sizes) if agent.trace else []
-    fresh = agent.next_episode(key_next, belief)
+    fresh = agent.next_episode(keys.next_episode, belief)
     # The models stay: selecting them, too, would read all of them again.
     s, log_weights = _where(ended, (fresh.states.s, fresh.log_weights), (belief.states.s, belief.log_weights))
     after = Particles(AugmentedState(s, belief.states.theta), log_weights)
@@ -325,11 +334,6 @@ def state_marginals(belief: Particles, sizes: tuple[int, ...]) -> list[Float[Arr
     """p(s_i = .) for each feature i of the state."""
     s = belief.states.s
     return [mass_of(s[:, i], belief.weights, size) for i, size in enumerate(sizes)]
-
-
-def _step_keys(key: Key[Array, ""], episode: Int[Array, ""], t: Int[Array, ""]) -> Key[Array, "5"]:
-    """For the plan, the world, the update, the next episode and the summary."""
-    return jr.split(jr.fold_in(jr.fold_in(key, 1 + episode), t), 5)
 
 
 def _empty_tally(num_particles: int) -> Tally:

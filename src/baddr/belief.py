@@ -46,8 +46,9 @@ class Info(NamedTuple):
 
 def initial_belief(key: Key[Array, ""], gba: GBAPOMDP, num_particles: int) -> Particles:
     """{(s_0, theta_0)}^n with s_0 ~ p_s0 and theta_0 from the prior, paired at random."""
-    states = jax.vmap(gba.initial_state)(jr.split(key, num_particles))
-    return Particles(states, uniform_weights(num_particles))
+    keys_s, keys_theta = jr.split(key, (2, num_particles))
+    s, theta = jax.vmap(gba.pomdp.initial_state)(keys_s), jax.vmap(gba.posterior.prior)(keys_theta)
+    return Particles(AugmentedState(s, theta), uniform_weights(num_particles))
 
 
 def next_episode(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Particles:
@@ -76,7 +77,9 @@ def importance_sampling(
     `weight_after_update`, as the authors' program does. A belief that is not `active` stays as it is.
     """
     n = belief.num_particles
-    key_resample, key_particles = jr.split(key)
+    # One wide split: with keys from keys XLA took minutes to compile this for 4096 particles.
+    keys = jr.split(key, 1 + 3 * n)
+    key_resample, (keys_D, keys_step, keys_U) = keys[0], keys[1:].reshape(3, n)
     resample = (belief.effective_sample_size() < resample_below) & active
     indices = {"systematic": systematic_indices, "independent": independent_indices}[resampling]
     drawn = indices(key_resample, belief.weights, n)
@@ -85,8 +88,6 @@ def importance_sampling(
     posterior = gba.posterior
 
     thetas, each = belief.states.theta, partial(over_particles, bytes_each=bytes_of(belief.states.theta))
-    # One wide split: with keys from keys XLA took minutes to compile this for 4096 particles.
-    keys_D, keys_step, keys_U = jr.split(key_particles, (3, n))
     s = belief.states.s[ancestors]
     epsilons = jax.vmap(lambda key, i: posterior.draw(key, tree_at_index(thetas, i)))(keys_D, ancestors)
 

@@ -92,13 +92,12 @@ class GBAPOMDP(POMDP):
         if not self.root_sampling:
             return super().sample_roots(key, belief, n)
 
-        def one(key: Key[Array, ""]) -> tuple[Any, PyTree]:
-            key_particle, key_D = jr.split(key)
+        def one(key_particle: Key[Array, ""], key_D: Key[Array, ""]) -> tuple[Any, PyTree]:
             i = belief.sample(key_particle)
             s, theta = belief.at(i)
             return s, (i, self.posterior.draw(key_D, theta))
 
-        return jax.vmap(one)(jr.split(key, n))
+        return jax.vmap(one)(*jr.split(key, (2, n)))
 
     def prepare(self, belief: Particles, draws: PyTree) -> PyTree:
         if self.rows is None:

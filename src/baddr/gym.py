@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Int64, Key
 
 from baddr import prng
-from baddr.agent import Agent, _step_keys
+from baddr.agent import Agent, step_keys
 from baddr.belief import Info
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
@@ -228,10 +228,10 @@ def _initial_belief(agent: Agent, key: Key[Array, ""]) -> Particles:
 def _act(
     agent: Agent, key: Key[Array, ""], belief: Particles, episode: Int[Array, ""], t: Int[Array, ""]
 ) -> Action:
-    key_plan, key_action, *_ = _step_keys(key, episode, t)
+    keys = step_keys(key, episode, t)
     steps_left = jnp.maximum(agent.gba.horizon - t, 1)  # an environment may go on for longer
-    root = agent.plan(key_plan[None], jax.tree.map(lambda x: x[None], belief), steps_left[None])
-    return best_action(key_action, jax.tree.map(lambda x: x[0], root))
+    root = agent.plan(keys.plan[None], jax.tree.map(lambda x: x[None], belief), steps_left[None])
+    return best_action(keys.action, jax.tree.map(lambda x: x[0], root))
 
 
 @eqx.filter_jit
@@ -245,7 +245,7 @@ def _update(
     o: Observation,
     terminal: Bool[Array, ""],
 ) -> tuple[Particles, Info]:
-    return agent.update(_step_keys(key, episode, t)[2], belief, a, o, terminal)
+    return agent.update(step_keys(key, episode, t).update, belief, a, o, terminal)
 
 
 @eqx.filter_jit
@@ -253,7 +253,7 @@ def _next_episode(
     agent: Agent, key: Key[Array, ""], belief: Particles, episode: Int[Array, ""], t: Int[Array, ""]
 ) -> Particles:
     """With the key of the last episode's last step, t."""
-    _, key_belief = jr.split(_step_keys(key, episode, t)[3])
+    key_belief = step_keys(key, episode, t).next_episode
     return agent.next_episode(key_belief, belief)
 
 

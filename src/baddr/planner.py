@@ -136,10 +136,12 @@ def search(
     """
     num_runs, lanes = keys.shape[0], min(lanes, num_simulations)
     active = jnp.ones((num_runs,), bool) if active is None else active
-    keys_roots, keys_loop = jnp.moveaxis(jax.vmap(jr.split)(keys), 1, 0)
-    s, draws = one_by_one(lambda key, belief: pomdp.sample_roots(key, belief, num_simulations))(
-        keys_roots, belief
-    )
+
+    def sample_roots(key: Key[Array, ""], belief: Particles) -> tuple[Any, PyTree, Key[Array, ""]]:
+        key_roots, key_loop = jr.split(key)
+        return *pomdp.sample_roots(key_roots, belief, num_simulations), key_loop
+
+    s, draws, keys_loop = one_by_one(sample_roots)(keys, belief)
     roots = s, pomdp.prepare(belief, draws)
     depth = effective_depth(pomdp.discount, depth)
     limit = jnp.minimum(depth, steps_left)

@@ -35,9 +35,10 @@ from baddr.posteriors.dropout import (
     draw_masks,
     initial_weights,
 )
+from baddr.prng import uniform_integers
 from baddr.settings import Network, Pretrain, training_settings
 
-CODE_VERSION = 1  # raise it when the same settings train another prior: the cached ones are then not found
+CODE_VERSION = 2  # raise it when the same settings train another prior: the cached ones are then not found
 NUM_TEST_SAMPLES = 4096
 NUM_TEST_MASKS = 64
 TESTED_AT_ONCE = 64  # samples, under the same masks
@@ -72,7 +73,7 @@ def uniform_states(
     sizes = np.asarray(state_sizes)
 
     def draw(key: Key[Array, ""]) -> State:
-        return _uniform_integers(key, sizes)
+        return uniform_integers(key, sizes)
 
     if is_legal is None:
         return draw
@@ -85,11 +86,6 @@ def uniform_states(
         return jax.lax.while_loop(lambda carry: ~is_legal(carry[1]), again, again((key, draw(key))))[1]
 
     return draw_legal
-
-
-def _uniform_integers(key: Key[Array, ""], sizes: Int[np.ndarray, "..."]) -> Int[Array, "..."]:
-    """Uniform in 0 ... size - 1, to 2^-23."""
-    return (jr.uniform(key, sizes.shape) * sizes.astype(np.float32)).astype(jnp.int32)
 
 
 def pretrain(
@@ -162,7 +158,7 @@ def _members(key: Key[Array, ""], simulators: Simulators, n: int) -> Dynamics:
 def _sample_data(key: Key[Array, ""], M: Dynamics, sample_state: SampleState, num_actions: int) -> _Data:
     """One transition of M~ from anywhere."""
     key_s, key_a, key_step = jr.split(key, 3)
-    s, a = sample_state(key_s), _uniform_integers(key_a, np.asarray(num_actions))
+    s, a = sample_state(key_s), uniform_integers(key_a, np.asarray(num_actions))
     return _Data(s, a, *M.step(key_step, s, a))
 
 

@@ -151,6 +151,11 @@ def running_sum(p: Float[Array, "*rows values"]) -> Float[Array, "*rows values"]
     return jnp.stack(list(accumulate(p[..., i] for i in range(p.shape[-1]))), axis=-1)
 
 
+def uniform_integers(key: Key[Array, ""], sizes: Int[np.ndarray, "..."]) -> Int[Array, "..."]:
+    """Uniform in 0 ... size - 1, to 2^-23."""
+    return (jr.uniform(key, sizes.shape) * sizes.astype(np.float32)).astype(jnp.int32)
+
+
 def categorical(key: Key[Array, ""], weights: Float[Array, " n"]) -> Int[Array, ""]:
     """One index in proportion to `weights`, by inversion.
 

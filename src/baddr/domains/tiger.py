@@ -96,10 +96,8 @@ def make_domain(
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
         """A hearing accuracy ~ Beta(right, wrong) for each door."""
-        left_door, right_door = jr.beta(key, right, wrong, (2,))
-        heard = jnp.array([[left_door, 1 - left_door], [1 - right_door, right_door]])
         T, O = tables(np.eye(2))
-        return Table(T, O.at[LISTEN, :, :NULL].set(heard), *SIZES)
+        return Table(T, O.at[LISTEN, :, :NULL].set(jr.dirichlet(key, hearing)), *SIZES)
 
     return Domain(
         name="tiger",

@@ -31,7 +31,7 @@ from baddr.pomdp import (
 from baddr.posteriors import kernels
 from baddr.posteriors.base import Posterior, Rows, Tabulated
 from baddr.posteriors.kernels import Example, Net, Outputs, Words
-from baddr.prng import running_sum
+from baddr.prng import running_sum, uniform_integers
 from baddr.settings import Network
 
 MASK_BITS = 16  # dropout probabilities are rounded to multiples of 2^-16
@@ -384,7 +384,7 @@ class Dropout(Posterior):
 
     def prior(self, key: Key[Array, ""]) -> Weights:
         """One member of the ensemble, uniformly."""
-        return self.ensemble[jr.randint(key, (), 0, self.num_networks)]
+        return self.ensemble[uniform_integers(key, np.asarray(self.num_networks))]
 
     def draw(self, key: Key[Array, ""], theta: Weights) -> Masks:
         return draw_masks(key, self.architecture)
