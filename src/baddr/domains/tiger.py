@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
 from baddr.domains.domain import Domain
-from baddr.particles import Particles, mass_of
+from baddr.particles import Particles, bytes_of, mass_of, over_particles
 from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
 from baddr.posteriors import Counts, Graph, Posterior
 from baddr.posteriors.factored import Node, parents
@@ -127,7 +127,8 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
     sides = jnp.arange(2, dtype=jnp.int32)
     keys = jr.split(key, belief.num_particles)
     over_sides = jax.vmap(accuracy, in_axes=(None, None, 0))
-    mean, variance, draws = jax.vmap(over_sides, in_axes=(0, 0, None))(keys, belief.states.theta, sides)
+    one = lambda key, theta: over_sides(key, theta, sides)
+    mean, variance, draws = over_particles(one, bytes_of(belief.states.theta))(keys, belief.states.theta)
     w = belief.weights[:, None]
     mixture_mean = jnp.sum(w * mean, axis=0)
     second = jnp.sum(w * (variance + mean**2), axis=0)
