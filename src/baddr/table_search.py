@@ -173,11 +173,17 @@ def _draw(
     return jnp.where(mask, value, 0)
 
 
-def _uniform(key: tuple[Array, Array], i: Array, which: int) -> tuple[Array, Array]:
-    counter = i.astype(jnp.uint32), jnp.full(i.shape, which, jnp.uint32)
-    bits = threefry(key, *counter)
-    first, second = ((x >> np.uint32(8)).astype(jnp.int32).astype(jnp.float32) * 2.0**-24 for x in bits)
-    return first, second
+def _uniforms(key: tuple[Array, Array], i: Array) -> tuple[Array, Array, Array]:
+    """Step i's three numbers in [0, 1) from one cipher's 64 bits: of 24 bits for s' and o, which are drawn by
+    their probabilities, and of the 16 that are left for the choice between equal actions."""
+    bits = threefry(key, i.astype(jnp.uint32), jnp.zeros(i.shape, jnp.uint32))
+    u_s, u_o = (_fraction(x >> np.uint32(8), 24) for x in bits)
+    low, high = (x & np.uint32(255) for x in bits)
+    return _fraction((high << np.uint32(8)) | low, 16), u_s, u_o
+
+
+def _fraction(x: Array, digits: int) -> Array:
+    return x.astype(jnp.int32).astype(jnp.float32) * 2.0**-digits
 
 
 def _step(
@@ -187,7 +193,7 @@ def _step(
     live = works & (lane.number < n)
     in_tree = live & (lane.in_tree == 1)
     _backup(problem, memory, lane.level, live)
-    (u_action, u_s), (u_o, _) = _uniform(key, i, 0), _uniform(key, i, 1)
+    u_action, u_s, u_o = _uniforms(key, i)
     a = _ucb(problem, memory, lane.node, in_tree, u_action)
     row = memory.load("row_T", lane.s * A + a)
     s_next = _draw(memory, "T", problem.T_shape, row, lane.number, u_s, live & (row >= 0))
