@@ -21,7 +21,7 @@ from baddr.planner import best_action, effective_depth, ucb
 from baddr.planner import search as plain_search
 from baddr.pomdp import POMDP, Dynamics, Table
 from baddr.posteriors import Dirichlet, Known
-from baddr.table_search import search_tables
+from baddr.table_search import _uniforms, search_tables
 
 DOMAIN = tiger.make_domain()
 TRUE = GBAPOMDP(DOMAIN.pomdp, Known(DOMAIN.pomdp.dynamics))
@@ -468,3 +468,14 @@ def test_each_level_backs_up_the_return_from_its_own_level(method):
     ours = np.asarray(fast.Q)
     standard_error = np.sqrt((ours.var(0) + plain.var(0)) / 300)
     assert np.all(np.abs(ours.mean(0) - plain.mean(0)) < 4 * standard_error)
+
+
+def test_the_three_numbers_of_a_step_are_uniform_and_independent():
+    """Chi-square over 8^3 boxes (mean 511, standard deviation 32.0) and, for the number that is put together
+    from two bytes, over 4096 intervals (mean 4095, standard deviation 90.5): within 4 of them."""
+    n = 409_600
+    u = _uniforms((jnp.uint32(7), jnp.uint32(11)), jnp.arange(n, dtype=jnp.int32))
+    boxes = np.histogramdd(np.stack(u, axis=1), bins=8, range=[(0, 1)] * 3)[0]
+    assert abs(((boxes - n / 512) ** 2).sum() / (n / 512) - 511) < 4 * 32.0
+    intervals = np.histogram(u[0], bins=4096, range=(0, 1))[0]
+    assert abs(((intervals - n / 4096) ** 2).sum() / (n / 4096) - 4095) < 4 * 90.5
