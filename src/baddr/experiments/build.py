@@ -18,7 +18,6 @@ from baddr import prng
 from baddr.agent import Agent
 from baddr.baselines import A2C
 from baddr.baselines import start as start_learners
-from baddr.check import refuse_malformed
 from baddr.children import no_children
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
@@ -39,6 +38,8 @@ def build_domain(experiment: Experiment[Any]) -> Domain:
     """The experiment's domain; a user's own is looked at before anything long begins."""
     domain = entry(experiment.name).make_domain(experiment.domain)
     if is_python(experiment.name):
+        from baddr.check import refuse_malformed  # takes a while to import, and other domains need none
+
         refuse_malformed(domain)
     return domain
 
