@@ -14,6 +14,7 @@ import pytest
 
 import baddr
 from baddr.cli import main
+from baddr.experiments.store import unpack
 
 DATA = Path(__file__).parent / "data"
 # One shape for all tests: what one of them compiled, the others find in the cache.
@@ -119,6 +120,32 @@ def test_resume_extends_a_finished_experiment(finished, tmp_path, capsys):
     assert (folder / "episodes.parquet").read_bytes() == before
     assert baddr_main("resume", folder, "--episodes", "30", "--runs", "4") == 0
     assert (folder / "episodes.parquet").read_bytes() == (finished / "episodes.parquet").read_bytes()
+
+
+def test_beliefs_that_are_not_kept(finished, tmp_path, capsys):
+    """The same results, interrupted or not; more runs, but no more episodes, and no prior for others."""
+    folder = tmp_path / "dropped"
+    run = [*RUN, "--keep-beliefs", "no"]
+    process = start(*run, "--episodes", "30", "--out", folder, checkpoint_always=True)
+    wait_for_checkpoints(process, folder, 2)
+    process.kill()
+    process.communicate()
+    assert baddr_main("resume", folder) == 0
+    assert (folder / "episodes.parquet").read_bytes() == (finished / "episodes.parquet").read_bytes()
+    for chunk in (0, 1):
+        [path] = (folder / "checkpoints" / f"chunk-{chunk:05d}").glob("*.ckpt")
+        kept = sorted((finished / "checkpoints" / f"chunk-{chunk:05d}").glob("*.ckpt"))[-1]
+        assert not any(name.startswith("state/") for name in unpack(path.read_bytes()))
+        assert path.stat().st_size < kept.stat().st_size / 2
+    capsys.readouterr()
+    assert baddr_main("resume", folder, "--episodes", "31") == 2
+    assert "did not keep its beliefs, so its runs end at 30 episodes" in capsys.readouterr().err
+    assert baddr_main(*RUN, "--prior", folder, "--out", tmp_path / "after") == 2
+    assert "did not keep its beliefs" in capsys.readouterr().err
+    assert baddr_main("resume", folder, "--runs", "6") == 0
+    more, before = baddr.load_results(folder), baddr.load_results(finished)
+    assert list(more["run"]) == [r for r in range(6) for _ in range(30)]
+    assert all(np.array_equal(more[name][:120], before[name]) for name in before)
 
 
 def test_dry_run_says_what_would_happen_and_does_nothing(tmp_path, capsys):

@@ -19,11 +19,11 @@ import pytest
 
 from baddr.cli import main
 from baddr.errors import ClusterError, UserError
-from baddr.experiments.build import bytes_per_run
+from baddr.experiments.build import bytes_of_belief, bytes_per_run
 from baddr.experiments.chunk import Schedule
 from baddr.experiments.engine import Board, Place, Ray
 from baddr.experiments.experiment import preset
-from baddr.experiments.runner import choose_chunk_size, resolve
+from baddr.experiments.runner import choose_chunk_size, choose_keeping, resolve
 
 SMALL = ["--planner.num-simulations", "64", "--filter.num-particles", "64", "--chunk-size", "2"]
 RUN = ["run", "tiger", "--agent", "ba-pomcp", "--runs", "7", *SMALL]
@@ -275,6 +275,18 @@ def test_chunks_are_made_to_fit_the_place():
     assert size("gpu", 200 * one, 4) == 60
     assert size("cpu", 100 * one, 4) == 50
     assert size("gpu", 1, 4) == 1
+
+
+def test_beliefs_are_kept_where_there_is_room():
+    """Two checkpoints a run; those of 2 x 100 runs at a time must fit, those of all 1000 half of the disk."""
+    experiment, _, agent, _ = resolve(replace(preset("tiger", "ba-pomcp"), runs=1000, chunk_size=100))
+    two, place = 2 * bytes_of_belief(agent), Place("cpu", 10**12, 2)
+    keeps = lambda disk, **changes: choose_keeping(replace(experiment, **changes), agent, place, disk)
+    assert keeps(2000 * two) == "yes" and keeps(2000 * two - 1) == "no"
+    assert keeps(200 * two, keep_beliefs="yes") == "yes" and keeps(10**15, keep_beliefs="no") == "no"
+    assert keeps(10**15, runs=1) == "yes"
+    with pytest.raises(UserError, match="Checkpoints of 200 runs at a time need"):
+        keeps(200 * two - 1)
 
 
 def test_episodes_that_are_computed_again_are_told_once():

@@ -20,7 +20,7 @@ from baddr.experiments.track import trackers
 
 RANDOM = preset("tiger", "random")
 FEW = replace(RANDOM.filter, num_particles=8)
-EXPERIMENT = replace(RANDOM, runs=3, episodes=6, chunk_size=2, filter=FEW)
+EXPERIMENT = replace(RANDOM, runs=3, episodes=6, chunk_size=2, filter=FEW, keep_beliefs="yes")
 
 
 class Killed(BaseException):

@@ -957,6 +957,7 @@ def _describe_plan(experiment: Experiment[Any], estimate: dict[str, Any]) -> str
         f"{experiment.title}: {experiment.runs} runs of {experiment.episodes} episodes "
         f"in {estimate['chunks']} chunk(s) of {estimate['runs_per_chunk']} runs on a {estimate['device']}.\n"
         f"memory about {estimate['memory_bytes'] / 2**20:.0f} MiB, "
+        f"disk at most {estimate['disk_bytes'] / 2**20:.0f} MiB, "
         f"time about {minutes:.1f} minutes and a compilation. Nothing was run." + _describe_cluster(estimate)
     )
 

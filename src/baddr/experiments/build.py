@@ -187,27 +187,37 @@ class ModelSummary:
         return self.domain.describe(key, self.posterior, belief)
 
 
+def bytes_of_belief(agent: Agent | A2C) -> int:
+    """Of one run's belief, or of a learner."""
+    key = jax.eval_shape(lambda: jr.key(0))
+    if isinstance(agent, A2C):
+        return _bytes(eqx.filter_eval_shape(lambda agent, key: start_learners(key[None], agent), agent, key))
+    return _bytes(eqx.filter_eval_shape(lambda agent, key: agent.initial_belief(key), agent, key))
+
+
+def _bytes(tree: PyTree) -> int:
+    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
+
+
 def bytes_per_run(experiment: Experiment[Any], agent: Agent | A2C) -> int:
     """Device memory of one run: its belief (twice: before and after an update) and its search tree."""
-    size = lambda tree: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(tree))
-    if isinstance(agent, A2C):  # the learner twice, and what back-propagation keeps: about 12 h + 3 F numbers
-        dpfrl, keys = agent.settings, jax.eval_shape(lambda: jr.split(jr.key(0), 1))
+    belief = bytes_of_belief(agent)
+    if isinstance(agent, A2C):  # and what back-propagation keeps: about 12 h + 3 F numbers
+        dpfrl = agent.settings
         steps = dpfrl.actors * dpfrl.sample_length * dpfrl.back_segments
         numbers = dpfrl.num_particles * (12 * dpfrl.hidden + 3 * dpfrl.features) if agent.particles else 0
-        learner = size(eqx.filter_eval_shape(start_learners, keys, agent))
-        return 2 * learner + 4 * steps * (numbers + 12 * dpfrl.hidden)
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    belief = size(eqx.filter_eval_shape(lambda agent, key: agent.initial_belief(key), agent, key))
+        return 2 * belief + 4 * steps * (numbers + 12 * dpfrl.hidden)
     if agent.planner is None:
         return 2 * belief
     pomdp, simulations = agent.gba, agent.planner.num_simulations
     nodes, A = simulations + 1, pomdp.num_actions
     children = jax.eval_shape(lambda: no_children(nodes, A, pomdp.observation_sizes))
-    tree = 8 * nodes * A + size(children)
+    tree = 8 * nodes * A + _bytes(children)
 
     def roots(agent: Agent, key: Key[Array, ""]) -> PyTree:
         belief = agent.initial_belief(key)
         s, draws = agent.gba.sample_roots(key, belief, simulations)
         return s, agent.gba.prepare(*jax.tree.map(lambda x: x[None], (belief, draws)))
 
-    return 2 * belief + tree + size(eqx.filter_eval_shape(roots, agent, key))
+    key = jax.eval_shape(lambda: jr.key(0))
+    return 2 * belief + tree + _bytes(eqx.filter_eval_shape(roots, agent, key))

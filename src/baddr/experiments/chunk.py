@@ -114,6 +114,11 @@ def _compile(
 class Chunk:
     """Runs first, ..., last - 1: where they stand, and what they have left so far."""
 
+    runs: Any  # None where a checkpoint did not keep where they stood
+    rows: Arrays
+    failures: list[Failure]
+    trace: list[dict[str, Any]]
+
     def __init__(
         self,
         work: Work,
@@ -124,6 +129,9 @@ class Chunk:
     ):
         """`program` is asked for what is being compiled beside the first beliefs."""
         self.work, self.first, self.last = work, first, last
+        if saved is not None and not _has_state(saved):
+            self.runs, (self.rows, self.failures, self.trace) = None, left_by(saved)
+            return
         experiment, world, agent = work
         begin = jit(_begin, START_LEVEL, small=True)
         runs = begin(np.int32(first), experiment.seed, experiment.chunk_size, agent, world)
@@ -131,18 +139,24 @@ class Chunk:
             runs = runs._replace(belief=_learned_beliefs(experiment, agent, runs.key, first))
         # A last, smaller chunk has idle lanes, so that all chunks share one compiled program.
         idle = np.arange(experiment.chunk_size) >= last - first
-        self.runs: Any = runs._replace(failed=jax.device_put(np.asarray(runs.failed) | idle))
+        self.runs = runs._replace(failed=jax.device_put(np.asarray(runs.failed) | idle))
         self.program, self.block = jitted(work) if program is None else program(), 1
         self.rows = self.program.no_rows
-        self.failures: list[Failure] = []
-        self.trace: list[dict[str, Any]] = []
+        self.failures, self.trace = [], []
         if saved is not None:
             self.runs, self.rows, self.failures, self.trace = _unpack(saved, self.runs)
 
     @property
     def finished(self) -> bool:
+        if self.runs is None:
+            return True
         going_on = np.asarray(self.runs.episode) < self.work.experiment.episodes
         return not np.any(going_on & ~np.asarray(self.runs.failed))
+
+    @property
+    def over(self) -> bool:
+        """Finished for good: where these runs stand is not kept."""
+        return self.work.experiment.keep_beliefs == "no" and self.finished
 
     def advance(self) -> Arrays:
         """A block of steps of every run; the episodes that ended in it."""
@@ -163,9 +177,11 @@ class Chunk:
         return within(new, experiment.episodes)
 
     def checkpoint(self) -> Arrays:
-        """All of it as plain arrays."""
-        raw = self.runs._replace(key=jr.key_data(self.runs.key))
-        state = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(raw))}
+        """All of it as plain arrays; of finished runs, where beliefs are not kept, what they have left."""
+        state = {}
+        if not self.over:
+            raw = self.runs._replace(key=jr.key_data(self.runs.key))
+            state = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(raw))}
         failures = [vars(failure) for failure in self.failures]
         note = json.dumps({"failures": failures, "trace": self.trace}).encode()
         columns = {f"rows/{name}": column for name, column in self.rows.items()}
@@ -210,6 +226,11 @@ def left_by(saved: Arrays) -> tuple[Arrays, list[Failure], list[dict[str, Any]]]
     rows = {name.removeprefix("rows/"): x for name, x in saved.items() if name.startswith("rows/")}
     note = json.loads(saved["note"].tobytes())
     return rows, [Failure(**values) for values in note["failures"]], note["trace"]
+
+
+def _has_state(saved: Arrays) -> bool:
+    """Whether a checkpoint says where the runs stand."""
+    return "state/0" in saved
 
 
 def _unpack(saved: Arrays, like: Any) -> tuple[Any, Arrays, list[Failure], list[dict[str, Any]]]:

@@ -163,10 +163,10 @@ def _compute(
         unsaved = True
         if schedule.due:
             with schedule.checkpoint():
-                folder.save(number, chunk.checkpoint())
+                folder.save(number, chunk.checkpoint(), chunk.over)
             unsaved = False
     if unsaved:
-        folder.save(number, chunk.checkpoint())
+        folder.save(number, chunk.checkpoint(), chunk.over)
     return Left(within(chunk.rows, episodes), chunk.failures, chunk.trace)
 
 
@@ -262,7 +262,7 @@ class Cluster:
                 number, rows, saved, finished = content
                 board.post(number, rows)
                 if saved is not None:
-                    folder.keep(number, saved)
+                    folder.keep(number, saved, finished and work.experiment.keep_beliefs == "no")
                 if finished and saved is not None:
                     left[number] = _left(saved, work.experiment.episodes)
             elif kind == "warning":

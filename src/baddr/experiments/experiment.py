@@ -30,6 +30,8 @@ class Experiment(Generic[DomainSettings]):
     """Run i draws its random numbers from (seed, i)."""
     chunk_size: int = 0
     """Runs computed together; 0: chosen from the number of runs, cores and the memory."""
+    keep_beliefs: Literal["auto", "yes", "no"] = "auto"
+    """Keep what runs believe in the end, for more episodes or --prior; auto: if half of the disk will do."""
     prior: str = ""
     """A result folder: run i starts from the model belief that its run i (modulo its runs) ended with."""
     trace: int = -1
@@ -122,6 +124,11 @@ def extend(experiment: Experiment[Any], runs: int | None, episodes: int | None) 
     for name, new, old in (("runs", runs, experiment.runs), ("episodes", episodes, experiment.episodes)):
         if new is not None and new < old:
             raise UserError(f"--{name} {new} is fewer than the {old} that the folder has; it can only grow.")
+    if episodes is not None and episodes > experiment.episodes and experiment.keep_beliefs == "no":
+        raise UserError(
+            f"This experiment did not keep its beliefs, so its runs end at {experiment.episodes} episodes; "
+            "more runs can be added, or begin another one with --keep-beliefs yes."
+        )
     return replace(experiment, runs=runs or experiment.runs, episodes=episodes or experiment.episodes)
 
 
@@ -136,3 +143,5 @@ def check_prior(experiment: Experiment[Any]) -> None:
             f"the same network and number of particles; that was {theirs.agent} on {theirs.name} with "
             f"{theirs.filter.num_particles} particles."
         )
+    if theirs.keep_beliefs == "no":
+        raise UserError(f"--prior {source.path}: that experiment did not keep its beliefs.")

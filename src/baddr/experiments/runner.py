@@ -17,7 +17,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -33,6 +33,7 @@ from baddr.experiments.build import (
     build_domain,
     build_learner,
     build_posterior,
+    bytes_of_belief,
     bytes_per_run,
     with_posterior,
 )
@@ -40,7 +41,7 @@ from baddr.experiments.catalog import LEARNERS
 from baddr.experiments.chunk import Failure, Work
 from baddr.experiments.engine import Board, Cluster, Listener, Local, Place, Progress, Ray
 from baddr.experiments.experiment import Experiment, to_config
-from baddr.experiments.store import Arrays, Folder, write, write_table
+from baddr.experiments.store import KEPT, Arrays, Folder, write, write_table
 from baddr.prior import Fit
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
@@ -51,6 +52,7 @@ SIMULATIONS_PER_LANE = 1024  # fewer cost return: see docs/results.md
 # Of the device's memory that a chunk may be computed to need. A GPU has all runs in flight at once, and was
 # seen to need twice as much.
 MEMORY_SHARE = {"cpu": 0.5, "gpu": 0.3}
+DISK_SHARE = 0.5  # of what is free, that beliefs may take which are kept unasked
 MICROSECONDS_PER_STEP = {"cpu": 0.5, "gpu": 0.01}  # of planning, at a full chunk: see benchmarks/
 MICROSECONDS_PER_PARTICLE = {"cpu": 45.0}  # and actor's step of a learner: see benchmarks/dpfrl.py
 
@@ -88,6 +90,26 @@ def choose_lanes(experiment: Experiment[Any], agent: Agent, place: Place) -> int
     return max(1, min(width, experiment.planner.num_simulations // SIMULATIONS_PER_LANE))
 
 
+def choose_keeping(
+    experiment: Experiment[Any], agent: Agent | A2C, place: Place, disk: int
+) -> Literal["yes", "no"]:
+    """Whether the beliefs that runs end with stay on a disk of which so many bytes are free. Checkpoints of
+    the runs that are computed at a time must fit it in any case."""
+    each, at_a_time = (
+        KEPT * bytes_of_belief(agent),
+        min(experiment.runs, experiment.chunk_size * place.workers),
+    )
+    if each * at_a_time > disk:
+        raise UserError(
+            f"Checkpoints of {at_a_time} runs at a time need {each * at_a_time / 2**30:.1f} GiB, and "
+            f"{disk / 2**30:.1f} GiB of the disk are free; choose another disk with --out, or a smaller "
+            "--chunk-size."
+        )
+    if experiment.keep_beliefs == "auto":
+        return "yes" if each * experiment.runs <= DISK_SHARE * disk else "no"
+    return experiment.keep_beliefs
+
+
 class Resolved(NamedTuple):
     """An experiment with nothing left open."""
 
@@ -119,14 +141,18 @@ def resolve(
     progress: Progress | None = None,
     place: Place | None = None,
     compile: Callable[[Work], None] = lambda work: None,
+    disk: int | None = None,
 ) -> Resolved:
     """Build the domain, choose what was left open to suit the place, and train (or find) the prior.
 
-    `compile` is told what will be computed before the prior is trained, which may take as long.
+    `compile` is told what will be computed before the prior is trained, which may take as long. `disk` is how
+    much of it is free for a new experiment.
     """
     experiment.check()
-    domain = build_domain(experiment)
-    experiment, agent = sized(experiment, domain, place or LOCAL.place())
+    domain, place = build_domain(experiment), place or LOCAL.place()
+    experiment, agent = sized(experiment, domain, place)
+    if disk is not None:
+        experiment = replace(experiment, keep_beliefs=choose_keeping(experiment, agent, place, disk))
     if isinstance(agent, A2C):
         return Resolved(experiment, domain, agent, None)
     compile(Work(experiment, domain.pomdp, agent))
@@ -150,13 +176,14 @@ def estimate(experiment: Experiment[Any], engine: Local | Ray = LOCAL) -> dict[s
     if isinstance(agent, A2C):
         particles = agent.settings.num_particles if agent.particles else 3  # about what the GRU costs
         seconds = 1e-6 * MICROSECONDS_PER_PARTICLE.get(backend, 1.0) * particles * steps
+    at_a_time = experiment.chunk_size * min(place.workers, len(plan))
+    kept = at_a_time if experiment.keep_beliefs == "no" else experiment.runs
     return {
         "device": backend,
         "chunks": len(plan),
         "runs_per_chunk": experiment.chunk_size,
-        "memory_bytes": bytes_per_run(experiment, agent)
-        * experiment.chunk_size
-        * min(place.workers, len(plan)),
+        "memory_bytes": bytes_per_run(experiment, agent) * at_a_time,
+        "disk_bytes": KEPT * bytes_of_belief(agent) * kept,
         "seconds": seconds / min(place.workers, len(plan)),
         "engine": resources,
     }
@@ -172,7 +199,8 @@ def begin(
 ) -> list[Failure]:
     """Run a new experiment in an empty folder."""
     with engine.opened() as opened:
-        experiment, domain, agent, test = resolve(experiment, progress, opened.place(), opened.compile)
+        how = opened.place(), opened.compile, folder.free
+        experiment, domain, agent, test = resolve(experiment, progress, *how)
         folder.check_new()
         with folder.owned():
             manifest = {
@@ -201,6 +229,8 @@ def go_on(
     listeners: Sequence[Listener] = (),
 ) -> list[Failure]:
     """Go on with the experiment in `folder`, which `experiment` may extend."""
+    if experiment.keep_beliefs == "auto":  # of a program that always kept them
+        experiment = replace(experiment, keep_beliefs="yes")
     with engine.opened() as opened:
         experiment, domain, agent, test = resolve(experiment, progress, opened.place(), opened.compile)
         with folder.owned():

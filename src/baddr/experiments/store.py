@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import tempfile
 import tomllib
 import warnings
@@ -149,8 +150,8 @@ def read_table(path: Path) -> Arrays:
 def pack(arrays: Arrays) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
-    payload = buffer.getvalue()
-    return hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
+    with buffer.getbuffer() as payload:  # not a copy: it may be many GB
+        return b"".join([hashlib.sha256(payload).hexdigest().encode(), b"\n", payload])
 
 
 def is_whole(packed: bytes) -> bool:
@@ -187,6 +188,14 @@ class Folder:
     @property
     def episodes(self) -> Path:
         return self.path / "episodes.parquet"
+
+    @property
+    def free(self) -> int:
+        """Bytes, of the disk that it lies or will lie on."""
+        path = self.path.absolute()
+        while not path.exists():
+            path = path.parent
+        return shutil.disk_usage(path).free
 
     def check_new(self) -> None:
         """Refuse to start an experiment where something else lies."""
@@ -235,15 +244,15 @@ class Folder:
         """Oldest first."""
         return sorted((self.path / "checkpoints" / f"chunk-{chunk:05d}").glob("*.ckpt"))
 
-    def save(self, chunk: int, arrays: Arrays) -> None:
-        self.keep(chunk, pack(arrays))
+    def save(self, chunk: int, arrays: Arrays, over: bool = False) -> None:
+        self.keep(chunk, pack(arrays), over)
 
-    def keep(self, chunk: int, packed: bytes) -> None:
-        """Add a checkpoint and drop those that are no longer needed."""
+    def keep(self, chunk: int, packed: bytes, over: bool = False) -> None:
+        """Add a checkpoint and drop those that are no longer needed; all others if the chunk is `over`."""
         old = self._checkpoints(chunk)
         number = int(old[-1].stem) + 1 if old else 0
         write(self.path / "checkpoints" / f"chunk-{chunk:05d}" / f"{number:08d}.ckpt", packed)
-        for path in old[: len(old) + 1 - KEPT]:
+        for path in old[: len(old) + 1 - (1 if over else KEPT)]:
             with suppress(OSError):
                 path.unlink()
 

@@ -86,7 +86,8 @@ def compute(part: Part, progress: Any) -> list[Any]:
 def _grown(part: Part) -> Experiment[Any]:
     """The experiment that the folder holds, with as many runs and episodes as are asked for now."""
     kept, asked = of_folder(part.folder), part.experiment
-    chosen = {"runs": kept.runs, "episodes": kept.episodes, "chunk_size": kept.chunk_size}
+    names = ("runs", "episodes", "chunk_size", "keep_beliefs")
+    chosen = {name: getattr(kept, name) for name in names}
     asked = replace(asked, planner=replace(asked.planner, lanes=kept.planner.lanes), **chosen)
     if asked != kept:
         raise UserError(f"{part.folder.path} holds another experiment; choose another folder with --out.")
