@@ -283,10 +283,12 @@ def test_beliefs_are_kept_where_there_is_room():
     two, place = 2 * bytes_of_belief(agent), Place("cpu", 10**12, 2)
     keeps = lambda disk, **changes: choose_keeping(replace(experiment, **changes), agent, place, disk)
     assert keeps(2000 * two) == "yes" and keeps(2000 * two - 1) == "no"
-    assert keeps(200 * two, keep_beliefs="yes") == "yes" and keeps(10**15, keep_beliefs="no") == "no"
-    assert keeps(10**15, runs=1) == "yes"
-    with pytest.raises(UserError, match="Checkpoints of 200 runs at a time need"):
+    assert keeps(1000 * two, keep_beliefs="yes") == "yes" and keeps(10**15, keep_beliefs="no") == "no"
+    assert keeps(200 * two) == "no" and keeps(2 * two, runs=1) == "yes"
+    with pytest.raises(UserError, match=r"Checkpoints of 200 runs need .* a smaller --chunk-size"):
         keeps(200 * two - 1)
+    with pytest.raises(UserError, match=r"Checkpoints of 1000 runs need .* --keep-beliefs no"):
+        keeps(1000 * two - 1, keep_beliefs="yes")
 
 
 def test_episodes_that_are_computed_again_are_told_once():

@@ -95,19 +95,17 @@ def choose_keeping(
 ) -> Literal["yes", "no"]:
     """Whether the beliefs that runs end with stay on a disk of which so many bytes are free. Checkpoints of
     the runs that are computed at a time must fit it in any case."""
-    each, at_a_time = (
-        KEPT * bytes_of_belief(agent),
-        min(experiment.runs, experiment.chunk_size * place.workers),
-    )
-    if each * at_a_time > disk:
+    each, keep, runs = KEPT * bytes_of_belief(agent), experiment.keep_beliefs, experiment.runs
+    if keep == "auto":
+        keep = "yes" if each * runs <= DISK_SHARE * disk else "no"
+    at_a_time = min(runs, experiment.chunk_size * place.workers)
+    needed, instead = (runs, "--keep-beliefs no") if keep == "yes" else (at_a_time, "a smaller --chunk-size")
+    if each * needed > disk:
         raise UserError(
-            f"Checkpoints of {at_a_time} runs at a time need {each * at_a_time / 2**30:.1f} GiB, and "
-            f"{disk / 2**30:.1f} GiB of the disk are free; choose another disk with --out, or a smaller "
-            "--chunk-size."
+            f"Checkpoints of {needed} runs need {each * needed / 2**30:.1f} GiB, and the disk has "
+            f"{disk / 2**30:.1f} GiB free; choose another one with --out, or {instead}."
         )
-    if experiment.keep_beliefs == "auto":
-        return "yes" if each * experiment.runs <= DISK_SHARE * disk else "no"
-    return experiment.keep_beliefs
+    return keep
 
 
 class Resolved(NamedTuple):
