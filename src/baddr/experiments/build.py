@@ -189,10 +189,18 @@ class ModelSummary:
 
 def bytes_of_belief(agent: Agent | A2C) -> int:
     """Of one run's belief, or of a learner."""
-    key = jax.eval_shape(lambda: jr.key(0))
+    return _bytes(_belief_like(agent))
+
+
+def _belief_like(agent: Agent | A2C) -> PyTree:
+    key = _key_like()
     if isinstance(agent, A2C):
-        return _bytes(eqx.filter_eval_shape(lambda agent, key: start_learners(key[None], agent), agent, key))
-    return _bytes(eqx.filter_eval_shape(lambda agent, key: agent.initial_belief(key), agent, key))
+        return eqx.filter_eval_shape(lambda agent, key: start_learners(key[None], agent), agent, key)
+    return eqx.filter_eval_shape(lambda agent, key: agent.initial_belief(key), agent, key)
+
+
+def _key_like() -> PyTree:
+    return jax.eval_shape(lambda: prng.key(0))
 
 
 def _bytes(tree: PyTree) -> int:
@@ -201,7 +209,8 @@ def _bytes(tree: PyTree) -> int:
 
 def bytes_per_run(experiment: Experiment[Any], agent: Agent | A2C) -> int:
     """Device memory of one run: its belief (twice: before and after an update) and its search tree."""
-    belief = bytes_of_belief(agent)
+    like = _belief_like(agent)
+    belief = _bytes(like)
     if isinstance(agent, A2C):  # and what back-propagation keeps: about 12 h + 3 F numbers
         dpfrl = agent.settings
         steps = dpfrl.actors * dpfrl.sample_length * dpfrl.back_segments
@@ -214,10 +223,8 @@ def bytes_per_run(experiment: Experiment[Any], agent: Agent | A2C) -> int:
     children = jax.eval_shape(lambda: no_children(nodes, A, pomdp.observation_sizes))
     tree = 8 * nodes * A + _bytes(children)
 
-    def roots(agent: Agent, key: Key[Array, ""]) -> PyTree:
-        belief = agent.initial_belief(key)
+    def roots(agent: Agent, belief: Particles, key: Key[Array, ""]) -> PyTree:
         s, draws = agent.gba.sample_roots(key, belief, simulations)
         return s, agent.gba.prepare(*jax.tree.map(lambda x: x[None], (belief, draws)))
 
-    key = jax.eval_shape(lambda: jr.key(0))
-    return 2 * belief + tree + _bytes(eqx.filter_eval_shape(roots, agent, key))
+    return 2 * belief + tree + _bytes(eqx.filter_eval_shape(roots, agent, like, _key_like()))
