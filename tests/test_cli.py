@@ -148,6 +148,17 @@ def test_beliefs_that_are_not_kept(finished, tmp_path, capsys):
     assert all(np.array_equal(more[name][:120], before[name]) for name in before)
 
 
+def test_an_experiment_of_other_random_streams_does_not_go_on(finished, tmp_path, capsys):
+    folder = tmp_path / "older"
+    shutil.copytree(finished, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["seeds"]["streams"]  # as it was before they had a number
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert baddr_main("resume", folder, "--episodes", "31") == 2
+    assert "drew other random numbers" in capsys.readouterr().err
+    assert (folder / "episodes.parquet").read_bytes() == (finished / "episodes.parquet").read_bytes()
+
+
 def test_dry_run_says_what_would_happen_and_does_nothing(tmp_path, capsys):
     assert baddr_main(*RUN, "--dry-run", "--out", tmp_path / "new") == 0
     out = capsys.readouterr().out

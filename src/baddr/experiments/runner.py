@@ -43,6 +43,7 @@ from baddr.experiments.engine import Board, Cluster, Listener, Local, Place, Pro
 from baddr.experiments.experiment import Experiment, to_config
 from baddr.experiments.store import KEPT, Arrays, Folder, write, write_table
 from baddr.prior import Fit
+from baddr.prng import STREAMS
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 LARGEST_CHUNK = {"cpu": 64, "gpu": 4096}
@@ -204,7 +205,7 @@ def begin(
             manifest = {
                 "status": "running",
                 "domain": domain.name,  # with a hash of its content, where a file holds it
-                "seeds": {"seed": experiment.seed, "runs": [0, experiment.runs]},
+                "seeds": {"seed": experiment.seed, "runs": [0, experiment.runs], "streams": STREAMS},
                 "chunks": chunks(experiment, []),
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
                 "wall_seconds": 0.0,
@@ -227,8 +228,12 @@ def go_on(
     listeners: Sequence[Listener] = (),
 ) -> list[Failure]:
     """Go on with the experiment in `folder`, which `experiment` may extend."""
-    if experiment.keep_beliefs == "auto":  # of a program that always kept them
-        experiment = replace(experiment, keep_beliefs="yes")
+    began = folder.read_manifest()
+    if began["seeds"].get("streams") != STREAMS:
+        raise UserError(
+            f"The version of baddr that began {folder.path} drew other random numbers (commit "
+            f"{began.get('commit') or 'unknown'}); go on with that one, or begin another experiment."
+        )
     with engine.opened() as opened:
         experiment, domain, agent, test = resolve(experiment, progress, opened.place(), opened.compile)
         with folder.owned():
