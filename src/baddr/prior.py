@@ -59,10 +59,10 @@ class Fit(NamedTuple):
 
 
 class _Data(NamedTuple):
-    s: Int[Array, "n state_features"]
-    a: Int[Array, " n"]
-    s_next: Int[Array, "n state_features"]
-    o: Int[Array, "n observation_features"]
+    s: Int[Array, "*n state_features"]
+    a: Int[Array, "*n"]
+    s_next: Int[Array, "*n state_features"]
+    o: Int[Array, "*n observation_features"]
 
 
 @functools.cache  # the same function for the same space: what is compiled with it is found again
