@@ -76,7 +76,8 @@ def over_all(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def over(thetas: PyTree, i: Int[Array, "runs n"], *draws: PyTree) -> Any:
         runs, n = i.shape
-        flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+        # A leaf may be empty (no uncertain edges): -1 could not be solved for.
+        flat = lambda tree: jax.tree.map(lambda x: x.reshape(math.prod(x.shape[:2]), *x.shape[2:]), tree)
         particles = max((x.shape[1] for x in jax.tree.leaves(thetas)), default=0)
         first = particles * jnp.arange(runs, dtype=jnp.int32)
         results = function(flat(thetas), flat(i + first[:, None]), *flat(draws))
