@@ -1,0 +1,152 @@
+"""The golden record: what some tiny experiments leave, as hashes. A redesign must not change a bit of it.
+
+`python tests/test_golden.py` writes the record anew. Do that only where random streams change on purpose
+(then `STREAMS` is raised, too). Hashes hold for the versions and the processor that they were written
+with: another processor rounds otherwise, so elsewhere the tests are skipped.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    import conftest  # noqa: F401  (the tests' settings: compiled code depends on them)
+
+import baddr
+from baddr.cli import main
+
+RECORD = Path(__file__).parent / "data" / "golden.json"
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+SIZE = "--runs 3 --episodes 3 --chunk-size 2 --seed 7"
+SEARCH = "--planner.num-simulations 32 --filter.num-particles 64 --filter.resample-below 32"
+NETWORK = "--pretrain.batches 16 --pretrain.max-gap 100 --network.hidden 16"
+LEARNER = "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4"
+COMMANDS = {
+    "tiger-baddr": f"tiger {SEARCH} {NETWORK} --pretrain.num-networks 2",
+    "tiger-baddr-many-in-flight": f"tiger {SEARCH} {NETWORK} --planner.lanes 4",
+    "tiger-baddr-rejection": f"tiger {SEARCH} {NETWORK} --filter.kind rejection",
+    "tiger-baddr-redrawn-masks": f"tiger {SEARCH} {NETWORK} --network.redraw-masks",
+    "tiger-baddr-many-particles": f"tiger {SEARCH} {NETWORK} --filter.num-particles 256 --trace 0",
+    "tiger-baddr-weight-after-update": f"tiger {SEARCH} {NETWORK} --filter.weight-after-update",
+    "tiger-filtering": f"tiger --agent filtering {SEARCH} {NETWORK}",
+    "tiger-ba-pomcp": f"tiger --agent ba-pomcp {SEARCH}",
+    "tiger-ba-pomcp-ray": f"tiger --agent ba-pomcp {SEARCH} --engine ray",
+    "tiger-fba-pomcp": f"tiger --agent fba-pomcp {SEARCH}",
+    "tiger-pomcp": f"tiger --agent pomcp {SEARCH}",
+    "tiger-dpfrl": f"tiger --agent dpfrl {LEARNER}",
+    "tiger-a2c": f"tiger --agent a2c {LEARNER}",
+    "tiger-random": "tiger --agent random --filter.num-particles 64",
+    "factored-tiger-uncertain": f"factored-tiger --agent fba-pomcp {SEARCH} --factored.structure uncertain",
+    "road-racing-baddr": f"road-racing {SEARCH} {NETWORK} --filter.kind rejection",
+    "road-racing-fba-pomcp-sampled": f"road-racing --agent fba-pomcp {SEARCH} --factored.model sampled",
+    "collision-avoidance-baddr": f"collision-avoidance {SEARCH} {NETWORK}",
+    "collision-avoidance-ba-pomcp": f"collision-avoidance --agent ba-pomcp {SEARCH}",
+    "gridverse-baddr": f"gridverse {SEARCH} {NETWORK} --filter.num-particles 8",
+    "sysadmin-fba-pomcp": f"sysadmin --agent fba-pomcp {SEARCH}",
+    "sysadmin-ba-pomcp": f"sysadmin --agent ba-pomcp {SEARCH} --filter.kind rejection",
+    "machine-ba-pomcp": f"{EXAMPLES / 'machine.pomdp'} --agent ba-pomcp {SEARCH}",
+    "maintenance-baddr": f"{EXAMPLES / 'maintenance.py'} {SEARCH} {NETWORK}",
+}
+
+
+def environment() -> dict[str, str]:
+    """What rounding depends on."""
+    names = ("jax", "jaxlib", "numpy", "equinox")
+    return {"processor": _processor(), **{name: version(name) for name in names}}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    wanted = ("model name", "flags")
+    found = {line.split(":")[0].strip(): line for line in lines if line.startswith(wanted)}
+    return hashlib.sha256("".join(found.values()).encode()).hexdigest()[:16]
+
+
+def hashes_of(table: dict[str, Any]) -> dict[str, str]:
+    """A hash for each column: a difference says where it is."""
+    return {name: _hash(np.asarray(table[name])) for name in sorted(table)}
+
+
+def _hash(array: np.ndarray) -> str:
+    if array.dtype == object:  # lists
+        array = np.concatenate([np.ravel(x) for x in array]) if len(array) else np.zeros(0)
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+
+
+def table_of(name: str, folder: Path) -> dict[str, Any]:
+    arguments = ["run", *COMMANDS[name].split(), *SIZE.split(), "--out", str(folder)]
+    if "--engine" in arguments:  # Ray cannot pickle what the tests' type checks are attached to
+        subprocess.run([sys.executable, "-m", "baddr", *arguments], check=True)
+    else:
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        assert end.value.code == 0
+    return baddr.load_results(folder)
+
+
+def without_root_sampling() -> dict[str, Any]:
+    """Simulations that learn: the GBA-POMDP itself is searched."""
+    import jax
+    import jax.numpy as jnp
+    import jax.random as jr
+
+    from baddr.domains import tiger
+
+    domain = tiger.make_domain()
+    posterior = baddr.Dirichlet(domain.counts, domain.pomdp.state_sizes, domain.pomdp.observation_sizes)
+    gba = baddr.GBAPOMDP(domain.pomdp, posterior, root_sampling=False)
+    filter = baddr.Filter(num_particles=64, resample_below=32.0)
+    agent = baddr.Agent(gba, filter, baddr.Planner(num_simulations=32))
+    runs = baddr.start(jr.split(baddr.key(3), 2), agent, domain.pomdp)
+    runs, steps = baddr.advance(runs, agent, domain.pomdp, jnp.int32(2), 8)
+    root = steps.root
+    found = {"a": steps.a, "o": steps.o, "r": steps.r, "Q": root.Q, "N": root.N}
+    found |= {"log_weights": runs.belief.log_weights, "counts": runs.belief.states.theta.O}
+    return {name: np.asarray(jax.device_get(x)) for name, x in found.items()}
+
+
+def record() -> dict[str, Any]:
+    return json.loads(RECORD.read_text())
+
+
+needs_same_machine = pytest.mark.skipif(
+    not RECORD.exists() or record()["environment"] != environment(),
+    reason="the golden record is for other versions or another processor",
+)
+
+
+@needs_same_machine
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_experiment_leaves_what_it_left_before(name: str, tmp_path: Path) -> None:
+    assert hashes_of(table_of(name, tmp_path / "out")) == record()["hashes"][name]
+
+
+@needs_same_machine
+def test_simulations_that_learn_leave_what_they_left_before() -> None:
+    assert hashes_of(without_root_sampling()) == record()["hashes"]["without-root-sampling"]
+
+
+if __name__ == "__main__":
+    found = {}
+    for name in COMMANDS:
+        with tempfile.TemporaryDirectory() as folder:
+            found[name] = hashes_of(table_of(name, Path(folder) / "out"))
+    found["without-root-sampling"] = hashes_of(without_root_sampling())
+    content = {"environment": environment(), "hashes": found}
+    RECORD.write_text(json.dumps(content, indent=1) + "\n")
+    print(f"{len(found)} experiments in {os.path.relpath(RECORD)}")
