@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from baddr import prng
-from baddr.experiments.build import build_agent, build_domain, build_posterior
-from baddr.experiments.experiment import preset
-from baddr.particles import one_by_one
+from baddr.core import prng
+from baddr.core.particles import one_by_one
+from baddr.lab.build import build_agent, build_domain, build_posterior
+from baddr.lab.experiment import preset
 
 LISTENS = 3
 

@@ -11,13 +11,13 @@ import jax.random as jr
 from jaxtyping import Array
 from timing import time_and_result
 
-from baddr import prng
-from baddr.agent import Agent
-from baddr.experiments.build import build_agent, build_domain, build_posterior
-from baddr.experiments.engine import Local
-from baddr.experiments.experiment import Experiment
-from baddr.experiments.runner import choose_lanes
-from baddr.particles import Particles, one_by_one
+from baddr.core import prng
+from baddr.core.agent import Agent
+from baddr.core.particles import Particles, one_by_one
+from baddr.lab.build import build_agent, build_domain, build_posterior
+from baddr.lab.engine import Local
+from baddr.lab.experiment import Experiment
+from baddr.lab.runner import choose_lanes
 
 
 class Case(NamedTuple):

@@ -9,10 +9,10 @@ prior that it stands for, for several online learning rates. U and the predictiv
 
 import numpy as np
 
-from baddr import exact, prng
+from baddr.core import exact, prng
 from baddr.domains import tiger
+from baddr.fast.pretrain import pretrain
 from baddr.posteriors import Dropout
-from baddr.prior import pretrain
 from baddr.settings import Network, Pretrain
 
 LISTENS = (0, 1, 4, 16)

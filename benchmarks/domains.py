@@ -38,8 +38,8 @@ CASES = {
 def experiment_of(name: str) -> Any:
     from dataclasses import replace
 
-    from baddr.experiments.catalog import DOMAINS
-    from baddr.experiments.experiment import preset
+    from baddr.lab.catalog import DOMAINS
+    from baddr.lab.experiment import preset
 
     domain, agent = name.split("/")
     domain = domain.rstrip("-0123456789")
@@ -57,7 +57,7 @@ def measure(name: str, runs: int, batches: int) -> None:
     import jax
     from cases import case, time_learning, time_plan, time_roots, time_update
 
-    from baddr.experiments.build import bytes_per_run
+    from baddr.lab.build import bytes_per_run
 
     jax.block_until_ready(jax.numpy.zeros(1))
     before = resident() if jax.default_backend() == "cpu" else 0.0

@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from baddr import prng
-from baddr.baselines import A2C, Learner, advance, evaluate, start
-from baddr.experiments.build import build_domain
-from baddr.experiments.catalog import DOMAINS, nearest
-from baddr.experiments.experiment import preset
+from baddr.agents.learners import A2C, Learner, advance, evaluate, start
+from baddr.core import prng
+from baddr.lab.build import build_domain
+from baddr.lab.catalog import DOMAINS, nearest
+from baddr.lab.experiment import preset
 
 
 def arguments() -> argparse.Namespace:

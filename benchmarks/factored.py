@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from baddr.experiments import runner
-from baddr.experiments.experiment import Experiment, preset
-from baddr.experiments.store import Folder, load_results
+from baddr.files.store import Folder, load_results
+from baddr.lab import runner
+from baddr.lab.experiment import Experiment, preset
 from baddr.settings import CollisionAvoidance, Factored, FactoredTiger, Filter
 
 TESTS = Path(__file__).parent.parent / "tests"

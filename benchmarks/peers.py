@@ -131,11 +131,11 @@ def ours(simulations: int, particles: int, runs: int, lanes: int) -> Callable[[]
     import jax.numpy as jnp
     import jax.random as jr
 
-    from baddr import prng
-    from baddr.belief import initial_belief
+    from baddr.core import prng
+    from baddr.core.filters import initial_belief
+    from baddr.core.gba_pomdp import GBAPOMDP
     from baddr.domains.tiger import Tiger, dynamics
-    from baddr.gba_pomdp import GBAPOMDP
-    from baddr.planner import search
+    from baddr.planners.po_uct import search
     from baddr.posteriors import Known
 
     class Continuing(Tiger):

@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 
-from baddr import prng
-from baddr.experiments.build import build_agent, build_domain
-from baddr.experiments.experiment import preset
+from baddr.core import prng
+from baddr.lab.build import build_agent, build_domain
+from baddr.lab.experiment import preset
 
 
 def median_seconds(function, *arguments, repeats: int = 7) -> tuple[float, object]:

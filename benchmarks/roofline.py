@@ -118,9 +118,9 @@ def measure(names: list[str], runs: int, batches: int) -> None:
 
 def campaign() -> None:
     """Real steps of every agent on every domain, over all figures at the paper's numbers of runs."""
-    from baddr.experiments.catalog import LEARNERS
-    from baddr.experiments.figures import FIGURES, Sizes
-    from baddr.experiments.reproduce import parts
+    from baddr.lab.catalog import LEARNERS
+    from baddr.paper.figures import FIGURES, Sizes
+    from baddr.paper.reproduce import parts
 
     totals: dict[tuple[str, str], float] = {}
     for experiment, timed in parts(list(FIGURES.values()), Sizes("paper")).values():

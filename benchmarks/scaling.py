@@ -49,7 +49,7 @@ def axes(gpu: bool) -> dict[str, Axis]:
 
 def experiment_of(axis: str, size: int) -> tuple[Any, int]:
     """The experiment, and its number of runs."""
-    from baddr.experiments.experiment import preset
+    from baddr.lab.experiment import preset
     from baddr.settings import Gridverse, RoadRacing
 
     settings = {"lanes": RoadRacing(lanes=size), "grid": Gridverse(size=size)} if size >= 3 else {}

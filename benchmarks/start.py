@@ -29,7 +29,7 @@ def child(out: str) -> None:
     import jax.monitoring
 
     import baddr.cli
-    from baddr.experiments import build, engine, runner  # noqa: F401 - all that a run imports
+    from baddr.lab import build, engine, runner  # noqa: F401 - all that a run imports
 
     born = float(os.environ["BADDR_BENCHMARK_BORN"])
     found = {"imports": time.time() - born, "training": 0.0, "tracing": 0.0, "compiling": 0.0}
@@ -79,7 +79,7 @@ def start(folder: Path, number: int) -> dict[str, float]:
 
 def slowest_imports(count: int = 12) -> list[tuple[float, str]]:
     """(seconds with all that it imports, module), the longest first."""
-    code = "import baddr.cli, baddr.experiments.runner"
+    code = "import baddr.cli, baddr.lab.runner"
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True
     )

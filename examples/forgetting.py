@@ -10,8 +10,8 @@ import jax.random as jr
 import numpy as np
 
 from baddr import GBAPOMDP, Agent, Counts, Filter, Planner, Posterior, Table, advance, key, start
+from baddr.core.pomdp import flat_index
 from baddr.domains import tiger
-from baddr.pomdp import flat_index
 
 
 class Forgetting(Posterior):

@@ -4,8 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 
+from baddr.core.pomdp import POMDP, Dynamics, Table
 from baddr.domains.domain import Domain
-from baddr.pomdp import POMDP, Dynamics, Table
 from baddr.posteriors import Counts
 
 RUN, INSPECT, BROKEN = 0, 1, 3  # two of the actions, and the wear of a machine that is broken; 0 is new

@@ -11,12 +11,12 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
-from baddr.agent import _if, advance, pack, start
+from baddr.core import prng
+from baddr.core.agent import _if, advance, pack, start
+from baddr.core.particles import one_by_one_in_place
 from baddr.domains import tiger
-from baddr.experiments.build import build_agent, build_domain
-from baddr.experiments.experiment import preset
-from baddr.particles import one_by_one_in_place
+from baddr.lab.build import build_agent, build_domain
+from baddr.lab.experiment import preset
 from baddr.posteriors import Dirichlet
 
 VALUES = json.loads((Path(__file__).parent / "data" / "values.json").read_text())

@@ -11,12 +11,11 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import belief as filters
-from baddr import prng
-from baddr.belief import next_episode
-from baddr.domains import tiger
-from baddr.gba_pomdp import GBAPOMDP
-from baddr.particles import (
+from baddr.core import filters as filters
+from baddr.core import prng
+from baddr.core.filters import next_episode
+from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.particles import (
     CACHE,
     Particles,
     bytes_of,
@@ -24,6 +23,7 @@ from baddr.particles import (
     over_particles,
     systematic_indices,
 )
+from baddr.domains import tiger
 from baddr.posteriors import Dirichlet, Frozen, Known
 
 importance_sampling = eqx.filter_jit(filters.importance_sampling)

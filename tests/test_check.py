@@ -1,4 +1,4 @@
-"""`baddr.check`: every domain of the package keeps its promises, and each broken promise is named."""
+"""`baddr.domains.check`: every domain of the package keeps its promises, and each broken promise is named."""
 
 import itertools
 import re
@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
-from baddr import check
+from baddr.core.pomdp import POMDP, Dynamics, SplitDynamics, Table
+from baddr.domains import check
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.experiments import catalog
-from baddr.pomdp import POMDP, Dynamics, SplitDynamics, Table
+from baddr.lab import catalog
 from baddr.posteriors import Counts
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

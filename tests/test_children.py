@@ -7,11 +7,12 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import children, prng
-from baddr.children import DenseChildren, HashedChildren, no_children
+from baddr.core import prng
+from baddr.core.particles import Particles, uniform_weights
 from baddr.domains import tiger
-from baddr.particles import Particles, uniform_weights
-from baddr.planner import search
+from baddr.planners import children
+from baddr.planners.children import DenseChildren, HashedChildren, no_children
+from baddr.planners.po_uct import search
 
 
 @eqx.filter_jit

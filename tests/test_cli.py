@@ -14,7 +14,7 @@ import pytest
 
 import baddr
 from baddr.cli import main
-from baddr.experiments.store import unpack
+from baddr.files.store import unpack
 
 DATA = Path(__file__).parent / "data"
 # One shape for all tests: what one of them compiled, the others find in the cache.
@@ -348,7 +348,8 @@ def test_a_folder_that_cannot_be_written_gets_a_sentence(capsys, tmp_path):
 
 def test_a_full_disk_keeps_what_was_finished(finished, tmp_path, capsys, monkeypatch):
     """The disk fills up after the first checkpoints; resume goes on once there is room again."""
-    from baddr.experiments import runner, store
+    from baddr.files import store
+    from baddr.lab import runner
 
     folder, writes, write = tmp_path / "full", [], store.write
 

@@ -8,9 +8,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
+from baddr.core import prng
+from baddr.core.pomdp import feature_vector, flat_index
 from baddr.domains import tiger
-from baddr.pomdp import feature_vector, flat_index
 
 DOMAINS = {"tiger": tiger.make_domain()}
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from baddr import load_results, prng
-from baddr.baselines import A2C, advance, evaluate, start
-from baddr.baselines.a2c import _gradient, a2c_loss, clip, n_step_targets, rmsprop
-from baddr.baselines.dpfrl import (
+from baddr import load_results
+from baddr.agents.learners import A2C, advance, evaluate, start
+from baddr.agents.learners.a2c import _gradient, a2c_loss, clip, n_step_targets, rmsprop
+from baddr.agents.learners.dpfrl import (
     GRU,
     PFGRU,
     ActorCritic,
@@ -28,14 +28,15 @@ from baddr.baselines.dpfrl import (
     sample_ancestors,
     soft_resample,
 )
-from baddr.baselines.encoders import GridEncoder, OneHotEncoder, make_encoder
+from baddr.agents.learners.encoders import GridEncoder, OneHotEncoder, make_encoder
 from baddr.cli import main
+from baddr.core import prng
+from baddr.core.pomdp import POMDP
 from baddr.domains import tiger
 from baddr.errors import UserError
-from baddr.experiments import catalog
-from baddr.experiments.build import build_domain
-from baddr.experiments.experiment import preset
-from baddr.pomdp import POMDP
+from baddr.lab import catalog
+from baddr.lab.build import build_domain
+from baddr.lab.experiment import preset
 from baddr.settings import DPFRL
 
 B, K, H, X, F = 3, 4, 5, 6, 7  # all different: a wrong axis cannot pass

@@ -10,13 +10,13 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
-from baddr.belief import importance_sampling, initial_belief
+from baddr.core import prng
+from baddr.core.filters import importance_sampling, initial_belief
+from baddr.core.gba_pomdp import GBAPOMDP, rows_that_matter
+from baddr.core.posterior import Rows
 from baddr.domains import tiger
-from baddr.gba_pomdp import GBAPOMDP, rows_that_matter
-from baddr.planner import search
+from baddr.planners.po_uct import search
 from baddr.posteriors import Dirichlet, Frozen
-from baddr.posteriors.base import Rows
 from baddr.posteriors.dropout import (
     Architecture,
     Dropout,

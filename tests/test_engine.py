@@ -19,11 +19,11 @@ import pytest
 
 from baddr.cli import main
 from baddr.errors import ClusterError, UserError
-from baddr.experiments.build import bytes_of_belief, bytes_per_run
-from baddr.experiments.chunk import Schedule
-from baddr.experiments.engine import Board, Place, Ray
-from baddr.experiments.experiment import preset
-from baddr.experiments.runner import choose_chunk_size, choose_keeping, resolve
+from baddr.lab.build import bytes_of_belief, bytes_per_run
+from baddr.lab.chunk import Schedule
+from baddr.lab.engine import Board, Place, Ray
+from baddr.lab.experiment import preset
+from baddr.lab.runner import choose_chunk_size, choose_keeping, resolve
 
 SMALL = ["--planner.num-simulations", "64", "--filter.num-particles", "64", "--chunk-size", "2"]
 RUN = ["run", "tiger", "--agent", "ba-pomcp", "--runs", "7", *SMALL]
@@ -31,7 +31,7 @@ EPISODES = 400
 # Checkpoints all the time. Not in this process: the type checks of the tests stay at home.
 CODE = """
 import sys
-from baddr.experiments import runner
+from baddr.lab import runner
 from baddr.cli import main
 runner.SECONDS_BETWEEN_CHECKPOINTS = 0.2
 main(sys.argv[1:])
@@ -241,9 +241,9 @@ def test_all_local_devices_compute(tmp_path):
 import sys, jax
 from dataclasses import replace
 from pathlib import Path
-from baddr.experiments import engine, runner
-from baddr.experiments.experiment import preset
-from baddr.experiments.store import Folder
+from baddr.lab import engine, runner
+from baddr.lab.experiment import preset
+from baddr.files.store import Folder
 used, compute = set(), engine._compute
 def spied(*arguments):
     used.add(jax.numpy.zeros(()).device)

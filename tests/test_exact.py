@@ -12,9 +12,9 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import exact
+from baddr.core import exact
+from baddr.core.pomdp import Table, flat_index
 from baddr.domains import tiger
-from baddr.pomdp import Table, flat_index
 from baddr.posteriors import Counts, Dirichlet
 
 DATA = Path(__file__).parent / "data"

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from baddr import prng
-from baddr.belief import importance_sampling, initial_belief, next_episode, rejection_sampling
+from baddr.core import prng
+from baddr.core.filters import importance_sampling, initial_belief, next_episode, rejection_sampling
+from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.pomdp import POMDP, Dynamics
 from baddr.domains import factored_tiger, tiger
-from baddr.gba_pomdp import GBAPOMDP
-from baddr.pomdp import POMDP, Dynamics
 from baddr.posteriors import Counts, Dirichlet, Factored, FactoredCounts, Graph
 from baddr.posteriors.factored import (
     Computed,

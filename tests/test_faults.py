@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from baddr.errors import StorageError, UserError
-from baddr.experiments import runner, store
-from baddr.experiments.experiment import Experiment, extend, of_folder, preset
-from baddr.experiments.store import Folder
-from baddr.experiments.track import trackers
+from baddr.files import store
+from baddr.files.store import Folder
+from baddr.lab import runner
+from baddr.lab.experiment import Experiment, extend, of_folder, preset
+from baddr.lab.track import trackers
 
 RANDOM = preset("tiger", "random")
 FEW = replace(RANDOM.filter, num_particles=8)
@@ -130,7 +131,7 @@ def test_a_folder_that_never_began_is_no_obstacle(tmp_path):
 
 CODE = """
 import sys
-from baddr.experiments import runner
+from baddr.lab import runner
 from baddr.cli import main
 runner.SECONDS_BETWEEN_CHECKPOINTS = 0
 main(sys.argv[1:])

@@ -10,9 +10,10 @@ import pytest
 
 from baddr.cli import main
 from baddr.errors import UserError
-from baddr.experiments import cache, catalog
-from baddr.experiments.build import build_domain
-from baddr.experiments.experiment import preset
+from baddr.files import cache
+from baddr.lab import catalog
+from baddr.lab.build import build_domain
+from baddr.lab.experiment import preset
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 MACHINE, MAINTENANCE = EXAMPLES / "machine.pomdp", EXAMPLES / "maintenance.py"

@@ -10,13 +10,13 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
+from baddr.core import prng
+from baddr.core.pomdp import Table
 from baddr.domains import collision_avoidance, factored_tiger, road_racing, sysadmin, tiger
 from baddr.domains.tables import every_vector, observation_table, transition_table
 from baddr.errors import UserError
-from baddr.experiments.build import build_posterior
-from baddr.experiments.experiment import preset
-from baddr.pomdp import Table
+from baddr.lab.build import build_posterior
+from baddr.lab.experiment import preset
 from baddr.posteriors import Factored
 from baddr.posteriors.factored import expected_dynamics, num_counts
 from baddr.settings import Factored as Settings

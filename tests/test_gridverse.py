@@ -12,13 +12,13 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
+from baddr.core import prng
+from baddr.core.gba_pomdp import AugmentedState
+from baddr.core.particles import Particles, uniform_weights
 from baddr.domains import gridverse
 from baddr.domains.gridverse import Walk, make_domain
-from baddr.experiments import catalog
-from baddr.experiments.experiment import preset
-from baddr.gba_pomdp import AugmentedState
-from baddr.particles import Particles, uniform_weights
+from baddr.lab import catalog
+from baddr.lab.experiment import preset
 from baddr.posteriors import Known, Partial
 from baddr.settings import Gridverse
 

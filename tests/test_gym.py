@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from baddr import gym, prng
-from baddr.agent import Agent, advance, start, state_marginals
+from baddr import gym
+from baddr.core import prng
+from baddr.core.agent import Agent, advance, start, state_marginals
+from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.domains import tiger
 from baddr.errors import UserError
-from baddr.experiments.catalog import DOMAINS
-from baddr.gba_pomdp import GBAPOMDP
 from baddr.gym import Environment, Player, player
+from baddr.lab.catalog import DOMAINS
 from baddr.posteriors import Dirichlet
 from baddr.settings import Filter, Planner
 

@@ -10,13 +10,14 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
-from baddr.belief import importance_sampling, initial_belief, rejection_sampling
+from baddr.core import prng
+from baddr.core.filters import importance_sampling, initial_belief, rejection_sampling
+from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
+from baddr.core.particles import Particles, uniform_weights
+from baddr.core.posterior import Rows
 from baddr.domains import road_racing, tiger
-from baddr.gba_pomdp import GBAPOMDP, AugmentedState
-from baddr.particles import Particles, uniform_weights
-from baddr.posteriors import Frozen, kernels
-from baddr.posteriors.base import Rows
+from baddr.fast import kernels
+from baddr.posteriors import Frozen
 from baddr.posteriors.dropout import Architecture, Dropout, initial_weights, logits, unpack
 from baddr.posteriors.partial import Partial
 from baddr.settings import Network

@@ -12,16 +12,16 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
-from baddr.belief import initial_belief
+from baddr.core import prng
+from baddr.core.filters import initial_belief
+from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.particles import Particles, uniform_weights
+from baddr.core.pomdp import POMDP, Dynamics, Table
 from baddr.domains import tiger
-from baddr.gba_pomdp import GBAPOMDP
-from baddr.particles import Particles, uniform_weights
-from baddr.planner import best_action, effective_depth, ucb
-from baddr.planner import search as plain_search
-from baddr.pomdp import POMDP, Dynamics, Table
+from baddr.fast.table_search import _uniforms, search_tables
+from baddr.planners.po_uct import best_action, effective_depth, ucb
+from baddr.planners.po_uct import search as plain_search
 from baddr.posteriors import Dirichlet, Known
-from baddr.table_search import _uniforms, search_tables
 
 DOMAIN = tiger.make_domain()
 TRUE = GBAPOMDP(DOMAIN.pomdp, Known(DOMAIN.pomdp.dynamics))

@@ -6,12 +6,10 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
+from baddr.core import prng
+from baddr.core.pomdp import Table
 from baddr.domains import tiger
-from baddr.experiments import cache
-from baddr.pomdp import Table
-from baddr.posteriors.dropout import Architecture, Dropout
-from baddr.prior import (
+from baddr.fast.pretrain import (
     Fit,
     _cut,
     _fit,
@@ -22,6 +20,8 @@ from baddr.prior import (
     prior_settings,
     uniform_states,
 )
+from baddr.files import cache
+from baddr.posteriors.dropout import Architecture, Dropout
 from baddr.settings import Network, Pretrain
 
 POMDP = tiger.make_domain().pomdp

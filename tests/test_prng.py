@@ -4,7 +4,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
+from baddr.core import prng
 
 
 @pytest.mark.parametrize(

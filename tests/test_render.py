@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 
 import baddr
-from baddr import prng
 from baddr.cli import main
+from baddr.core import prng
+from baddr.domains.render import FORMATS, Renderer, Scene, plain_names, render_episode, scenes_of, text_frame
 from baddr.errors import UserError
-from baddr.experiments import catalog
-from baddr.render import FORMATS, Renderer, Scene, plain_names, render_episode, scenes_of, text_frame
+from baddr.lab import catalog
 from baddr.settings import Gridverse
 
 SMALL = ["--planner.num-simulations", "64", "--filter.num-particles", "64", "--chunk-size", "2"]
@@ -83,7 +83,7 @@ def test_every_domain_is_drawn_in_every_format(name, tmp_path):
 
 def texts(name, actions, **settings):
     domain, names = make(name, **settings)
-    from baddr.render import RENDERERS
+    from baddr.domains.render import RENDERERS
 
     scenes = scenes_of(walk(domain, actions), domain, names)
     return [text_frame(RENDERERS[name], scene) for scene in scenes]
@@ -113,7 +113,7 @@ def scene(name, s, s_next, a, o, **settings):
 
 
 def text_of(name, *args, **settings):
-    from baddr.render import RENDERERS
+    from baddr.domains.render import RENDERERS
 
     return RENDERERS[name].text(scene(name, *args, **settings))
 

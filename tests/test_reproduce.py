@@ -18,13 +18,13 @@ import pytest
 from scipy import stats
 
 import baddr
-from baddr import plots, statistics
 from baddr.cli import main
-from baddr.experiments import claims, figures, report, reproduce
-from baddr.experiments.claims import Claim, Data, Finding
-from baddr.experiments.figures import FIGURES, Curve, Figure, Sizes, part_name, parts
-from baddr.experiments.reproduce import Reproduction, Request
-from baddr.statistics import Estimate
+from baddr.lab import plots, statistics
+from baddr.lab.statistics import Estimate
+from baddr.paper import claims, figures, report, reproduce
+from baddr.paper.claims import Claim, Data, Finding
+from baddr.paper.figures import FIGURES, Curve, Figure, Sizes, part_name, parts
+from baddr.paper.reproduce import Reproduction, Request
 
 QUICK, PAPER = Sizes(), Sizes(preset="paper")
 
@@ -359,7 +359,8 @@ def toy_claims(sizes: Sizes) -> tuple[Claim, ...]:
 TOY = Figure("toy", "A toy", "Nothing.", toy_curves, toy_claims)
 PATCH = """
 import sys; sys.path.insert(0, {here!r})
-from baddr.experiments import figures, runner
+from baddr.paper import figures
+from baddr.lab import runner
 import test_reproduce
 figures.FIGURES["toy"] = test_reproduce.TOY
 from baddr.cli import main
@@ -390,7 +391,7 @@ def finished(tmp_path_factory) -> Path:
 def start(*arguments: object) -> subprocess.Popen:
     code = PATCH.format(here=str(Path(__file__).parent))
     for module in ("runner", "chunk", "engine"):  # wherever the interval between checkpoints lives
-        code += f"try:\n    import baddr.experiments.{module} as m; m.SECONDS_BETWEEN_CHECKPOINTS = 0\n"
+        code += f"try:\n    import baddr.lab.{module} as m; m.SECONDS_BETWEEN_CHECKPOINTS = 0\n"
         code += "except ImportError: pass\n"
     command = [sys.executable, "-c", f"{code}main(sys.argv[1:])", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from test_agent import world_and_agent
 
-from baddr import prng
-from baddr.agent import advance, start
-from baddr.experiments import build, runner
-from baddr.experiments.chunk import STEPS_PER_BLOCK, Chunk, Program, Work, compiled, jitted
-from baddr.experiments.engine import Local
-from baddr.experiments.experiment import preset
-from baddr.experiments.store import Folder
-from baddr.prior import Fit
+from baddr.core import prng
+from baddr.core.agent import advance, start
+from baddr.fast.pretrain import Fit
+from baddr.files.store import Folder
+from baddr.lab import build, runner
+from baddr.lab.chunk import STEPS_PER_BLOCK, Chunk, Program, Work, compiled, jitted
+from baddr.lab.engine import Local
+from baddr.lab.experiment import preset
 
 
 def small(agent="ba-pomcp", **changes):
@@ -113,7 +113,7 @@ def test_it_compiles_while_the_prior_trains(tmp_path, monkeypatch):
 
     trained = build.train
     monkeypatch.setattr(build, "train", train)
-    monkeypatch.setattr("baddr.experiments.engine.compiled", lambda work: begun.set())
+    monkeypatch.setattr("baddr.lab.engine.compiled", lambda work: begun.set())
     with Local().opened() as local:
         runner.resolve(small("baddr"), None, local.place(), local.compile)
         assert training == [True]
@@ -192,7 +192,7 @@ def test_a_run_is_few_programs(tmp_path):
 
 COMPILES_FOR_MINUTES = """
 import time
-from baddr.experiments import chunk
+from baddr.lab import chunk
 compile = chunk._compile
 def slowly(*arguments):
     compile(*arguments)

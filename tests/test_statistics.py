@@ -3,8 +3,8 @@ import pytest
 import scipy.stats
 
 from baddr.errors import UserError
-from baddr.plots import plot_curves
-from baddr.statistics import (
+from baddr.lab.plots import plot_curves
+from baddr.lab.statistics import (
     bootstrap_interval,
     episodes_to_reach,
     estimate,

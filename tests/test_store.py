@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from baddr.errors import StorageError, UserError
-from baddr.experiments import store
-from baddr.experiments.experiment import extend, from_toml, of_folder, preset, to_config
-from baddr.experiments.store import Folder
+from baddr.files import store
+from baddr.files.store import Folder
+from baddr.lab.experiment import extend, from_toml, of_folder, preset, to_config
 
 
 def test_a_checkpoint_survives_the_round_trip(tmp_path):

@@ -9,10 +9,10 @@ import pytest
 from baddr import load_results
 from baddr.cli import main
 from baddr.errors import UserError
-from baddr.experiments import sweep
-from baddr.experiments.experiment import preset
-from baddr.experiments.store import Folder
-from baddr.statistics import Estimate
+from baddr.files.store import Folder
+from baddr.lab import sweep
+from baddr.lab.experiment import preset
+from baddr.lab.statistics import Estimate
 
 RANDOM = ["tiger", "--agent", "random", "--runs", 2, "--chunk-size", 2]
 OVER = ["--over", "seed=1,2", "--over", "domain.discount=.5"]

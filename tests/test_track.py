@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from baddr.errors import StorageError
-from baddr.experiments.store import Folder
-from baddr.experiments.track import Events, JsonLines, crc32c, trackers
-from baddr.experiments.watch import Watch, braille, clock
+from baddr.files.store import Folder
+from baddr.lab.track import Events, JsonLines, crc32c, trackers
+from baddr.lab.watch import Watch, braille, clock
 
 RUNS = 3
 

@@ -13,18 +13,18 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Int, Int64, Key
 
-from baddr import prng
-from baddr.agent import Agent, step_keys
-from baddr.belief import Info
+from baddr.core import prng
+from baddr.core.agent import Agent, step_keys
+from baddr.core.filters import Info
+from baddr.core.particles import Particles
+from baddr.core.pomdp import POMDP, Action, Observation, State
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.experiments.build import build_agent, build_domain
-from baddr.experiments.catalog import DOMAINS, Feature, Names, entry
-from baddr.experiments.experiment import preset as preset_of
-from baddr.experiments.store import merge
-from baddr.particles import Particles
-from baddr.planner import best_action
-from baddr.pomdp import POMDP, Action, Observation, State
+from baddr.files.store import merge
+from baddr.lab.build import build_agent, build_domain
+from baddr.lab.catalog import DOMAINS, Feature, Names, entry
+from baddr.lab.experiment import preset as preset_of
+from baddr.planners.po_uct import best_action
 
 try:
     import gymnasium

@@ -14,11 +14,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Key
 
-from baddr.cassandra import Model, read
+from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
+from baddr.core.prng import categorical
+from baddr.domains.cassandra_format import Model, read
 from baddr.domains.domain import Domain
-from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
 from baddr.posteriors import Counts
-from baddr.prng import categorical
 
 KNOWN = 10_000.0  # the total of a Dirichlet row that is known
 

@@ -18,15 +18,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from baddr.core.particles import Particles
+from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
+from baddr.core.prng import categorical
 from baddr.domains.domain import Domain
 from baddr.domains.tables import dirichlet_counts
 from baddr.domains.tiger import KNOWN
-from baddr.particles import Particles
-from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
 from baddr.posteriors import Graph, Posterior
 from baddr.posteriors.factored import Computed, Node, parents
 from baddr.posteriors.partial import split
-from baddr.prng import categorical
 
 DOWN, STAY, UP = range(3)
 MOVE_COST = 1.0

@@ -6,10 +6,10 @@ from typing import Any
 
 from jaxtyping import Array, Bool, Key
 
-from baddr.particles import Particles
-from baddr.pomdp import POMDP, Dynamics, Scalar, State
+from baddr.core.particles import Particles
+from baddr.core.pomdp import POMDP, Dynamics, Scalar, State
+from baddr.domains.render import Renderer
 from baddr.posteriors import Counts, Graph, Posterior
-from baddr.render import Renderer
 
 Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Any]]
 
@@ -28,4 +28,6 @@ class Domain:
     learned: str = "TO"  # the halves of D that networks learn; the other one is given
     leaf_value: Callable[[State], Scalar] | None = None  # estimates the value below the tree; None: rollouts
     describe: Describe | None = None  # the belief's `model` entry
-    renderer: Renderer | None = None  # how it looks; None: as `baddr.render` knows it, or a table of features
+    renderer: Renderer | None = (
+        None  # how it looks; None: as `domains.render` knows it, or a table
+    )

@@ -12,12 +12,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Key
 
+from baddr.core.particles import Particles
+from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
 from baddr.domains import tiger
 from baddr.domains.domain import Domain
 from baddr.domains.tables import observation_table, transition_table
 from baddr.domains.tiger import KNOWN, LISTEN, NULL, SIZES
-from baddr.particles import Particles
-from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
 from baddr.posteriors import Counts, Factored, Posterior
 from baddr.posteriors.factored import edge_probabilities, expected_dynamics
 

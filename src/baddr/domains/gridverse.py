@@ -18,11 +18,11 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from baddr.core.particles import Particles
+from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
+from baddr.core.prng import categorical
 from baddr.domains.domain import Domain
-from baddr.particles import Particles
-from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
 from baddr.posteriors import Posterior
-from baddr.prng import categorical
 
 FORWARD, LEFT, RIGHT = range(3)
 BEYOND, FLOOR, WALL, GOAL = range(4)

@@ -18,10 +18,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from baddr.core.particles import Particles, bytes_of, over_particles
+from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
 from baddr.domains.domain import Domain
 from baddr.domains.tables import dirichlet_counts
-from baddr.particles import Particles, bytes_of, over_particles
-from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
 from baddr.posteriors import Graph, Posterior
 from baddr.posteriors.factored import Computed, Feature, Node, parents
 from baddr.posteriors.partial import split

@@ -13,9 +13,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
+from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
 from baddr.domains.domain import Domain
 from baddr.domains.tables import observation_table, transition_table
-from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
 from baddr.posteriors import Counts, Factored, Graph
 from baddr.posteriors.factored import Node, expected_dynamics, parents
 

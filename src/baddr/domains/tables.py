@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32
 
+from baddr.core.pomdp import POMDP, SplitDynamics, all_vectors
 from baddr.domains.tiger import KNOWN
-from baddr.pomdp import POMDP, SplitDynamics, all_vectors
 from baddr.posteriors import Counts
 
 

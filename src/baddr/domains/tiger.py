@@ -13,9 +13,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
+from baddr.core.particles import Particles, bytes_of, mass_of, over_particles
+from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
 from baddr.domains.domain import Domain
-from baddr.particles import Particles, bytes_of, mass_of, over_particles
-from baddr.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
 from baddr.posteriors import Counts, Graph, Posterior
 from baddr.posteriors.factored import Node, parents
 

@@ -1,6 +1,6 @@
 """Posterior families: one file each, and nothing else to add for the next one."""
 
-from baddr.posteriors.base import Posterior
+from baddr.core.posterior import Posterior
 from baddr.posteriors.dirichlet import Counts, Dirichlet
 from baddr.posteriors.dropout import Architecture, Dropout
 from baddr.posteriors.factored import Factored, FactoredCounts, FactoredDynamics, Graph

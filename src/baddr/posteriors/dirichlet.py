@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
-from baddr.pomdp import Action, Dynamics, Observation, State, Table, flat_index
-from baddr.posteriors.base import Draws, Posterior
+from baddr.core.pomdp import Action, Dynamics, Observation, State, Table, flat_index
+from baddr.core.posterior import Draws, Posterior
 
 
 class Counts(NamedTuple):

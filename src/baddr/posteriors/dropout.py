@@ -17,8 +17,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
-from baddr.particles import bytes_of, over_particles
-from baddr.pomdp import (
+from baddr.core.particles import bytes_of, over_particles
+from baddr.core.pomdp import (
     Action,
     Observation,
     Scalar,
@@ -28,10 +28,10 @@ from baddr.pomdp import (
     feature_vector,
     flat_index,
 )
-from baddr.posteriors import kernels
-from baddr.posteriors.base import Posterior, Rows, Tabulated
-from baddr.posteriors.kernels import Example, Net, Outputs, Words
-from baddr.prng import running_sum, uniform_integers
+from baddr.core.posterior import Posterior, Rows, Tabulated
+from baddr.core.prng import running_sum, uniform_integers
+from baddr.fast import kernels
+from baddr.fast.kernels import Example, Net, Outputs, Words
 from baddr.settings import Network
 
 MASK_BITS = 16  # dropout probabilities are rounded to multiples of 2^-16

@@ -22,9 +22,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
-from baddr import prng
-from baddr.pomdp import Action, Observation, Scalar, SplitDynamics, State
-from baddr.posteriors.base import Draws, Posterior
+from baddr.core import prng
+from baddr.core.pomdp import Action, Observation, Scalar, SplitDynamics, State
+from baddr.core.posterior import Draws, Posterior
 from baddr.posteriors.dirichlet import Counts
 
 Slice = Literal["s", "s_next", "o"]

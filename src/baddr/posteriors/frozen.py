@@ -2,8 +2,8 @@
 
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from baddr.pomdp import Action, Dynamics, Observation, State
-from baddr.posteriors.base import Draws, Posterior, Rows, Theta
+from baddr.core.pomdp import Action, Dynamics, Observation, State
+from baddr.core.posterior import Draws, Posterior, Rows, Theta
 
 
 class Frozen(Posterior):

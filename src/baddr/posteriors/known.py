@@ -3,8 +3,8 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
-from baddr.pomdp import Action, Dynamics, Observation, State
-from baddr.posteriors.base import Draws, Posterior
+from baddr.core.pomdp import Action, Dynamics, Observation, State
+from baddr.core.posterior import Draws, Posterior
 
 
 class Known(Posterior):

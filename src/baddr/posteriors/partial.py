@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.pomdp import Action, Dynamics, Observation, Scalar, SplitDynamics, State
-from baddr.posteriors.base import Draws, Posterior, Theta
+from baddr.core.pomdp import Action, Dynamics, Observation, Scalar, SplitDynamics, State
+from baddr.core.posterior import Draws, Posterior, Theta
 from baddr.posteriors.known import Known
 
 

@@ -1,5 +1,0 @@
-"""Baselines that are not Bayesian."""
-
-from baddr.baselines.a2c import A2C, Episodes, Learner, advance, evaluate, start
-
-__all__ = ["A2C", "Episodes", "Learner", "advance", "evaluate", "start"]

@@ -1,0 +1,176 @@
+"""A user's own domain: FILE.py:FUNCTION, whose function returns a `Domain`. Importing it imports JAX.
+
+The function's keyword arguments with plain defaults are the domain's settings, so that they are flags of the
+command line and lines of config.toml.
+"""
+
+import functools
+import hashlib
+import inspect
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, make_dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from baddr.errors import UserError
+from baddr.lab.catalog import Entry, Feature, Names, Preset, file_presets
+
+PLAIN = (bool, int, float, str)
+
+
+@dataclass(frozen=True)
+class OwnEntry(Entry):
+    """A domain that a function of the user's makes."""
+
+    path: Path = field(kw_only=True)
+    function: Callable[..., Any] = field(kw_only=True)
+    name: str = field(kw_only=True)  # with a hash of the source: trained priors are kept under this name
+
+    def make_domain(self, settings: Any) -> Any:
+        from baddr.domains.domain import Domain
+
+        try:
+            domain = self.function(**asdict(settings))
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(_told(error, self.path, f"{self.function.__name__}() raised")) from error
+        if not isinstance(domain, Domain):
+            kind, function = type(domain).__name__, self.function.__name__
+            raise UserError(
+                f"{self.path}: {function}() must return a baddr Domain, not a value of type {kind}."
+            )
+        return replace(domain, name=self.name)
+
+
+def own_entry(name: str) -> OwnEntry:
+    """The entry of FILE.py:FUNCTION; FUNCTION is make_domain where it is not named."""
+    file, _, function = name.partition(".py:") if ".py:" in name else (name.removesuffix(".py"), "", "")
+    path = Path(f"{file}.py").absolute()
+    try:
+        source = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"There is no file {file}.py.") from None
+    except OSError as error:
+        raise UserError(f"Cannot read {file}.py: {error.strerror}.") from error
+    return _entry(path, function or "make_domain", source)
+
+
+@functools.cache  # the same settings class for the same content: experiments with it are then equal
+def _entry(path: Path, name: str, source: bytes) -> OwnEntry:
+    function = getattr(load(path, source), name, None)
+    if not callable(function):
+        raise UserError(f"{path} has no function {name!r} that returns a Domain.")
+    digest = hashlib.sha256(name.encode() + b"\n" + source).hexdigest()[:8]
+
+    def domain(settings: Any) -> Any:
+        from baddr.domains.check import refuse_malformed
+
+        made = entry.make_domain(settings)
+        refuse_malformed(made)
+        return made
+
+    entry = OwnEntry(
+        module=str(path),
+        summary=(inspect.getdoc(function) or path.name).splitlines()[0],
+        settings=_settings(path, name, function)(),
+        names=lambda settings: _numbers(domain(settings).pomdp),
+        presets=lambda settings: _presets(domain(settings).pomdp),
+        path=path,
+        function=function,
+        name=f"{path.stem}-{digest}",
+    )
+    return entry
+
+
+def load(path: Path, source: bytes) -> types.ModuleType:
+    """The file as a module: compiled from the content that was hashed; it finds what lies beside it."""
+    module = types.ModuleType(f"_baddr_own_{path.stem}_{hashlib.sha256(source).hexdigest()[:8]}")
+    module.__file__ = str(path)
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    sys.modules[module.__name__] = module  # dataclasses and equinox look there
+    try:
+        exec(compile(source, str(path), "exec"), module.__dict__)
+    except Exception as error:
+        del sys.modules[module.__name__]
+        raise UserError(_told(error, path, "importing it raised")) from error
+    return module
+
+
+def _told(error: Exception, path: Path, what: str) -> str:
+    """An exception as one sentence with the last line of the file that it passed."""
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
+    ]
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        lines, message = [error.lineno], error.msg
+    else:
+        message = " ".join(str(error).split("\n\n")[0].split())
+    where = f"{path}, line {lines[-1]}" if lines else f"{path}"
+    return f"{where}: {what} {type(error).__name__}: {message.rstrip('.')}."
+
+
+def _settings(path: Path, name: str, function: Callable[..., Any]) -> type:
+    """The frozen dataclass of a function's keyword arguments that have plain defaults."""
+    try:
+        hints = get_type_hints(function)
+    except Exception:  # an annotation that names nothing: the defaults say enough
+        hints = {}
+    chosen = []
+    for argument in inspect.signature(function).parameters.values():
+        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
+            continue
+        if argument.default is argument.empty or argument.kind == argument.POSITIONAL_ONLY:
+            raise UserError(
+                f"{path}: argument {argument.name!r} of {name} must be a keyword argument with a default."
+            )
+        kind = _kind(hints.get(argument.name), argument.default)
+        if argument.name in ("name", "problems"):
+            raise UserError(f"{path}: argument {argument.name!r} of {name} needs another name.")
+        if kind is not None:  # others keep their defaults
+            default = float(argument.default) if kind is float else argument.default
+            chosen.append((argument.name, kind, field(default=default)))
+    summary = (inspect.getdoc(function) or name).splitlines()[0]
+    space = {"problems": lambda self: [], "__doc__": summary, "__module__": function.__module__}
+    fields = [*chosen, ("name", ClassVar[str], f"{path}:{name}")]
+    return make_dataclass("Own", fields, namespace=space, frozen=True)
+
+
+def _kind(hint: Any, default: Any) -> Any:
+    """The type of a setting: as annotated, or its default's; None where that is no plain value."""
+    origin = get_origin(hint)
+    if isinstance(default, tuple):
+        plain = all(type(value) in PLAIN for value in default)
+        if plain and origin is tuple and all(part in (*PLAIN, ...) for part in get_args(hint)):
+            return hint
+        kinds = {type(value) for value in default}
+        return tuple[kinds.pop(), ...] if plain and len(kinds) == 1 else None
+    if type(default) not in PLAIN:
+        return None
+    if origin is Literal or (hint is float and type(default) is int):
+        return hint
+    return type(default)
+
+
+def _numbers(pomdp: Any) -> Names:
+    """Features and values by number: the file names none."""
+
+    def features(kind: str, sizes: tuple[int, ...]) -> tuple[Feature, ...]:
+        return tuple((f"{kind} {i}", tuple(map(str, range(size)))) for i, size in enumerate(sizes))
+
+    action = tuple(map(str, range(pomdp.num_actions)))
+    return Names(
+        features("state", pomdp.state_sizes), action, features("observation", pomdp.observation_sizes)
+    )
+
+
+def _presets(pomdp: Any) -> dict[str, Preset]:
+    """Explores by the range of the rewards on random walks, at least 1."""
+    from baddr.domains.check import walk
+
+    r = walk(pomdp).r
+    return file_presets(max(1.0, float(r.max() - r.min())))

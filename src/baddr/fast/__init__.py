@@ -1,0 +1,1 @@
+"""The engine room: what the core says, for stacks of theta and thousands of runs."""

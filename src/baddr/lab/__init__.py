@@ -1,0 +1,1 @@
+"""Experiments: run, resume, look at and compare."""

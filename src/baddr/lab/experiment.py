@@ -1,0 +1,147 @@
+"""An experiment's settings: what config.toml holds. Needs no JAX."""
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from baddr.errors import UserError
+from baddr.files.store import Folder, merge, read_toml, to_toml
+from baddr.lab.catalog import AGENTS, LEARNERS, PRESETS, entry, nearest, short_name
+from baddr.settings import DPFRL, Factored, Filter, Network, Planner, Pretrain
+
+DomainSettings = TypeVar("DomainSettings")
+
+
+@dataclass(frozen=True)
+class Experiment(Generic[DomainSettings]):
+    """Runs x episodes of one agent on one domain."""
+
+    domain: DomainSettings
+    agent: str = "baddr"
+    """Who acts: baddr, filtering, ba-pomcp, fba-pomcp, pomcp, dpfrl, a2c or random."""
+    preset: Literal["quick", "paper"] = "quick"
+    """Where settings start from: `quick` (minutes) or `paper` (the paper's sizes)."""
+    runs: int = 32
+    """Independent runs."""
+    episodes: int = 100
+    """Episodes per run."""
+    seed: int = 0
+    """Run i draws its random numbers from (seed, i)."""
+    chunk_size: int = 0
+    """Runs computed together; 0: chosen from the number of runs, cores and the memory."""
+    keep_beliefs: Literal["auto", "yes", "no"] = "auto"
+    """Keep what runs believe in the end, for more episodes or --prior; auto: if half of the disk will do."""
+    prior: str = ""
+    """A result folder: run i starts from the model belief that its run i (modulo its runs) ended with."""
+    trace: int = -1
+    """Write every step of this run to trace.jsonl: true states, belief, Q, action, observation; -1: none."""
+    planner: Planner = field(default_factory=Planner)
+    filter: Filter = field(default_factory=Filter)
+    network: Network = field(default_factory=Network)
+    pretrain: Pretrain = field(default_factory=Pretrain)
+    factored: Factored = field(default_factory=Factored)
+    dpfrl: DPFRL = field(default_factory=DPFRL)
+
+    @property
+    def name(self) -> str:
+        """The domain's: as the catalogue has it, or its file's absolute path."""
+        return self.domain.name  # type: ignore[attr-defined]
+
+    @property
+    def title(self) -> str:
+        return f"{self.agent} on {short_name(self.name)}"
+
+    def check(self) -> None:
+        checks = [
+            (self.runs >= 1, "--runs must be at least 1"),
+            (self.episodes >= 1, "--episodes must be at least 1"),
+            (0 <= self.seed < 2**32, "--seed must lie between 0 and 4294967295"),
+            (self.chunk_size >= 0, "--chunk-size must not be negative"),
+            (-1 <= self.trace < self.runs, f"--trace must name a run, 0 to {self.runs - 1}, or be -1"),
+            (self.agent not in LEARNERS or self.trace < 0, f"--trace: {self.agent} has no belief to trace"),
+        ]
+        wrong = [sentence for holds, sentence in checks if not holds]
+        groups = (self.planner, self.filter, self.network, self.pretrain, self.factored, self.dpfrl)
+        groups += (self.domain,)
+        wrong += [sentence for group in groups for sentence in group.problems()]  # type: ignore[attr-defined]
+        if wrong:
+            raise UserError("; ".join(wrong) + ".")
+        if self.prior:
+            check_prior(self)
+
+
+def preset(name: str, agent: str = "baddr", preset: str = "quick", settings: Any = None) -> Experiment[Any]:
+    """The experiment that a domain (of these settings, or its own), an agent and a preset stand for.
+
+    A preset may bring settings of the domain too; a config file and flags come after it and win.
+    """
+    chosen = entry(name)
+    nearest("agent", agent, AGENTS)
+    settings = chosen.settings if settings is None else settings
+    sizes = chosen.preset(nearest("preset", preset, PRESETS), agent, settings)
+    return Experiment(
+        domain=replace(settings, **sizes.domain),
+        agent=agent,
+        preset=preset,  # type: ignore[arg-type]
+        runs=sizes.runs,
+        episodes=sizes.episodes,
+        planner=sizes.planner,
+        filter=sizes.filter,
+        network=sizes.network,
+        pretrain=sizes.pretrain,
+        dpfrl=sizes.dpfrl,
+    )
+
+
+def from_toml(path: Path, start: Experiment[Any]) -> Experiment[Any]:
+    """`start` with a config file's values in place of its own."""
+    values = read_toml(path)
+    name = values.pop("name", start.name)
+    if name != start.name:
+        raise UserError(f"{path} is for the domain {name!r}, not {start.name!r}.")
+    return merge(start, values, str(path))
+
+
+def to_config(experiment: Experiment[Any]) -> bytes:
+    """What config.toml holds."""
+    return f"name = {json.dumps(experiment.name, ensure_ascii=False)}\n{to_toml(experiment)}".encode()
+
+
+def of_folder(folder: Folder) -> Experiment[Any]:
+    """The experiment whose results a folder holds."""
+    folder.check_existing()
+    values = read_toml(folder.config)
+    try:
+        start = preset(values.pop("name", ""), values.get("agent", ""), values.get("preset", ""))
+    except UserError as error:  # a file that was moved, for example
+        raise UserError(f"{folder.config}: {error}") from error
+    return merge(start, values, str(folder.config))
+
+
+def extend(experiment: Experiment[Any], runs: int | None, episodes: int | None) -> Experiment[Any]:
+    """The same experiment with more runs or episodes."""
+    for name, new, old in (("runs", runs, experiment.runs), ("episodes", episodes, experiment.episodes)):
+        if new is not None and new < old:
+            raise UserError(f"--{name} {new} is fewer than the {old} that the folder has; it can only grow.")
+    if episodes is not None and episodes > experiment.episodes and experiment.keep_beliefs == "no":
+        raise UserError(
+            f"This experiment did not keep its beliefs, so its runs end at {experiment.episodes} episodes; "
+            "more runs can be added, or begin another one with --keep-beliefs yes."
+        )
+    return replace(experiment, runs=runs or experiment.runs, episodes=episodes or experiment.episodes)
+
+
+def check_prior(experiment: Experiment[Any]) -> None:
+    """Refuse a learned belief that does not fit this experiment."""
+    source = Folder(Path(experiment.prior))
+    theirs = of_folder(source)
+    fits = lambda e: (e.name, e.agent, e.network, e.factored, e.filter.num_particles)
+    if fits(theirs) != fits(experiment) or experiment.agent in ("pomcp", "random", *LEARNERS):
+        raise UserError(
+            f"--prior {source.path}: a learned belief can be used by the same agent on the same domain with "
+            f"the same network and number of particles; that was {theirs.agent} on {theirs.name} with "
+            f"{theirs.filter.num_particles} particles."
+        )
+    if theirs.keep_beliefs == "no":
+        raise UserError(f"--prior {source.path}: that experiment did not keep its beliefs.")

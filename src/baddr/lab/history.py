@@ -1,0 +1,190 @@
+"""A given history of actions and observations, and the belief and plan after it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from baddr.core.agent import Agent, state_marginals
+from baddr.core.particles import Particles, mass_of
+from baddr.core.pomdp import POMDP, feature_vector
+from baddr.domains.domain import Domain
+from baddr.errors import UserError
+from baddr.planners.po_uct import best_action
+
+LARGEST_ENUMERATION = 1024  # observations listed one by one for an exact predictive
+SMALLEST_SAMPLE = 65_536  # draws behind a predictive, over all particles
+
+
+@dataclass(frozen=True)
+class Episode:
+    actions: list[int]
+    observations: list[list[int]]
+
+
+def read(path: Path, pomdp: POMDP) -> list[Episode]:
+    """The episodes of a history file, checked against the domain's numbering."""
+    try:
+        content = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"There is no history file {path}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"Cannot read {path}: {error}.") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON: {error}.") from error
+    episodes = content.get("episodes") if isinstance(content, dict) else None
+    if not isinstance(episodes, list) or not all(isinstance(e, dict) for e in episodes):
+        raise UserError(f'{path} must hold {{"episodes": [{{"actions": [...], "observations": [[...]]}}]}}.')
+    return [_episode(i, episode, pomdp) for i, episode in enumerate(episodes, start=1)]
+
+
+def _episode(number: int, content: dict[str, Any], pomdp: POMDP) -> Episode:
+    actions, observations = content.get("actions"), content.get("observations")
+    if not isinstance(actions, list) or not isinstance(observations, list):
+        raise UserError(f'Episode {number} must have the lists "actions" and "observations".')
+    if len(actions) != len(observations):
+        raise UserError(
+            f"Episode {number} has {len(actions)} actions but {len(observations)} observations; "
+            "each action leads to one observation."
+        )
+    if len(actions) > pomdp.horizon:
+        raise UserError(f"Episode {number} has {len(actions)} steps, more than the horizon {pomdp.horizon}.")
+    sizes = pomdp.observation_sizes
+    for step, (a, o) in enumerate(zip(actions, observations, strict=True), start=1):
+        where = f"Episode {number}, step {step}"
+        if type(a) is not int or not 0 <= a < pomdp.num_actions:
+            raise UserError(f"{where}: action {a!r} is not one of 0 to {pomdp.num_actions - 1}.")
+        if not isinstance(o, list) or len(o) != len(sizes):
+            raise UserError(f"{where}: observation {o!r} must be a list of {len(sizes)} feature(s).")
+        for i, (value, size) in enumerate(zip(o, sizes, strict=True)):
+            if type(value) is not int or not 0 <= value < size:
+                raise UserError(f"{where}: observation feature {i} is {value!r}, not one of 0 to {size - 1}.")
+    return Episode(actions, observations)
+
+
+@dataclass(frozen=True)
+class After:
+    """The belief after a history, and where in its last episode it stands."""
+
+    belief: Particles
+    t: int
+    over: bool  # the last episode has ended
+
+
+def replay(key: Key[Array, ""], agent: Agent, world: POMDP, episodes: list[Episode]) -> After:
+    """The belief after every step of the history."""
+    update = eqx.filter_jit(agent.update)
+    restart = eqx.filter_jit(agent.next_episode)
+    is_terminal = jax.jit(jax.vmap(world.is_terminal, in_axes=(0, None, 0)))
+    key_start, key_steps = jr.split(key)
+    belief, over, t = agent.initial_belief(key_start), False, 0
+    for number, episode in enumerate(episodes, start=1):
+        key_episode = jr.fold_in(key_steps, number)
+        if number > 1:
+            belief = restart(jr.fold_in(key_episode, 0), belief)
+        over, t = False, len(episode.actions)
+        for step, (a, o) in enumerate(zip(episode.actions, episode.observations, strict=True), start=1):
+            where = f"Episode {number}, step {step}"
+            if over:
+                raise UserError(f"{where}: the episode ended with the step before; start the next episode.")
+            last = number < len(episodes) and step == len(episode.actions)
+            action, before = jnp.int32(a), belief.states.s
+            belief, info = update(
+                jr.fold_in(key_episode, step), belief, action, jnp.array(o, jnp.int32), jnp.array(last)
+            )
+            if info.impossible:
+                raise UserError(f"{where}: no particle can explain observation {o} after action {a}.")
+            over = bool(jnp.all(is_terminal(before, action, belief.states.s)))
+    return After(belief, t, over or t >= world.horizon)
+
+
+def belief_json(key: Key[Array, ""], agent: Agent, domain: Domain, belief: Particles) -> dict[str, Any]:
+    """The belief as the command line prints it."""
+    pomdp = domain.pomdp
+    actions = range(pomdp.num_actions)
+    keys = jr.split(key, pomdp.num_actions + 1)
+    predict = eqx.filter_jit(predictive)
+    marginals = state_marginals(belief, pomdp.state_sizes)
+    model = {}
+    if domain.describe is not None:
+        described = domain.describe(keys[-1], agent.gba.posterior, belief)
+        model = {name: np.asarray(value).tolist() for name, value in described.items()}
+    return {
+        "num_particles": belief.num_particles,
+        "effective_sample_size": float(belief.effective_sample_size()),
+        "state": {"features": _lists(marginals)},
+        "next_observation": {
+            str(a): {"features": _lists(predict(keys[a], agent, belief, jnp.int32(a)))} for a in actions
+        },
+        "model": model,
+    }
+
+
+def predictive(
+    key: Key[Array, ""], agent: Agent, belief: Particles, a: Array
+) -> list[Float[Array, " values"]]:
+    """p(o_i = . | h, a) for each observation feature i.
+
+    Each particle draws D and s' a few times; where the observations can be listed, their probabilities
+    given (s, a, s', D) are summed exactly, otherwise one is drawn.
+    """
+    gba = agent.gba
+    draws = -(-SMALLEST_SAMPLE // belief.num_particles)
+    listed = gba.num_observations <= LARGEST_ENUMERATION
+    every = jax.vmap(lambda z: feature_vector(z, gba.observation_sizes))(
+        jnp.arange(gba.num_observations if listed else 1, dtype=jnp.int32)
+    )
+
+    def one(key: Key[Array, ""], s_bar: Any) -> tuple[Array, Array]:
+        key_D, key_step = jr.split(key)
+        D = gba.posterior.sample(key_D, s_bar.theta)
+        s_next, o = D.step(key_step, s_bar.s, a)
+        if not listed:
+            return o[None], jnp.ones((1,))
+        log_p = jax.vmap(D.observation_log_prob, in_axes=(None, None, None, 0))(s_bar.s, a, s_next, every)
+        return every, jnp.exp(log_p)
+
+    def add_draw(total: list[Array], key: Key[Array, ""]) -> tuple[list[Array], None]:
+        o, p = jax.vmap(one)(jr.split(key, belief.num_particles), belief.states)
+        marginals = _marginals(o, p * belief.weights[:, None], gba.observation_sizes)
+        return [x + y for x, y in zip(total, marginals, strict=True)], None
+
+    nothing = [jnp.zeros((size,)) for size in gba.observation_sizes]
+    return jax.lax.scan(add_draw, nothing, jr.split(key, draws))[0]
+
+
+def _marginals(
+    values: Array, weights: Float[Array, "n k"], sizes: tuple[int, ...]
+) -> list[Float[Array, " values"]]:
+    """The weighted histogram of each feature."""
+    return [mass_of(values[..., i], weights, size) for i, size in enumerate(sizes)]
+
+
+def _lists(marginals: list[Array]) -> list[list[float]]:
+    exact = [np.asarray(p, np.float64) for p in marginals]
+    return [(p / p.sum()).tolist() for p in exact]
+
+
+def plan_json(key: Key[Array, ""], agent: Agent, world: POMDP, after: After) -> dict[str, Any]:
+    """The root of the search as the command line prints it."""
+    if after.over:
+        raise UserError("The last episode is over; add an empty episode to plan the first step of the next.")
+    key_plan, key_action = jr.split(key)
+    belief = jax.tree.map(lambda x: x[None], after.belief)
+    root = eqx.filter_jit(agent.plan)(key_plan[None], belief, jnp.array([world.horizon - after.t]))
+    root = jax.tree.map(lambda x: x[0], root)
+    return {
+        "Q": np.asarray(root.Q, np.float64).tolist(),
+        "visits": np.asarray(root.N, np.int64).tolist(),
+        "action": int(best_action(key_action, root)),
+        "num_simulations": int(root.N.sum()),
+        "num_nodes": int(root.num_nodes),
+        "simulated_steps": int(root.num_steps),
+    }

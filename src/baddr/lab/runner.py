@@ -1,0 +1,343 @@
+"""Runs an experiment chunk by chunk, and goes on where an interrupted one stopped.
+
+As a chunk's next block of steps is a pure function of its last checkpoint, a killed, interrupted or extended
+experiment computes exactly what an uninterrupted one would have.
+"""
+
+import json
+import platform
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from baddr import __version__
+from baddr.agents.learners import A2C
+from baddr.core.agent import Agent
+from baddr.core.prng import STREAMS
+from baddr.domains.domain import Domain
+from baddr.errors import UserError
+from baddr.fast import table_search
+from baddr.fast.pretrain import Fit
+from baddr.files.store import KEPT, Arrays, Folder, write, write_table
+from baddr.lab.build import (
+    Test,
+    build_agent,
+    build_domain,
+    build_learner,
+    build_posterior,
+    bytes_of_belief,
+    bytes_per_run,
+    with_posterior,
+)
+from baddr.lab.catalog import LEARNERS
+from baddr.lab.chunk import Failure, Work
+from baddr.lab.engine import Board, Cluster, Listener, Local, Place, Progress, Ray
+from baddr.lab.experiment import Experiment, to_config
+
+SECONDS_BETWEEN_CHECKPOINTS = 30.0
+LARGEST_CHUNK = {"cpu": 64, "gpu": 4096}
+# Lanes, over all runs of a chunk, that fill the device: about where more stopped paying in docs/results.md.
+WIDTH = {"cpu": 16, "gpu": 4096}
+SIMULATIONS_PER_LANE = 1024  # fewer cost return: see docs/results.md
+# Of the device's memory that a chunk may be computed to need. A GPU has all runs in flight at once, and was
+# seen to need twice as much.
+MEMORY_SHARE = {"cpu": 0.5, "gpu": 0.3}
+DISK_SHARE = 0.5  # of what is free, that beliefs may take which are kept unasked
+MICROSECONDS_PER_STEP = {"cpu": 0.5, "gpu": 0.01}  # of planning, at a full chunk: see benchmarks/
+MICROSECONDS_PER_PARTICLE = {"cpu": 45.0}  # and actor's step of a learner: see benchmarks/dpfrl.py
+
+LOCAL = Local()
+
+
+class Interrupted(Exception):
+    """Stopped by Ctrl-C or a termination signal; everything is checkpointed."""
+
+
+def chunks(experiment: Experiment[Any], done: list[list[int]]) -> list[list[int]]:
+    """[first, last + 1) runs of each chunk; those of `done` stay as they are."""
+    plan = list(done)
+    first = plan[-1][1] if plan else 0
+    while first < experiment.runs:
+        last = min(first + experiment.chunk_size, experiment.runs)
+        plan.append([first, last])
+        first = last
+    return plan
+
+
+def choose_chunk_size(experiment: Experiment[Any], agent: Agent | A2C, place: Place) -> int:
+    """As many runs as fit, in as many chunks as are computed at the same time."""
+    limit = int(MEMORY_SHARE.get(place.platform, 0.3) * place.memory / bytes_per_run(experiment, agent))
+    share = -(-experiment.runs // place.workers)
+    return max(1, min(share, limit, LARGEST_CHUNK.get(place.platform, 4096)))
+
+
+def choose_lanes(experiment: Experiment[Any], agent: Agent, place: Place) -> int:
+    """Simulations of a tree in flight: what few runs need to fill the device, while it costs no return; one
+    where tables are searched."""
+    if agent.gba.has_tables and agent.leaf_value is None and table_search.available():
+        return 1
+    width = WIDTH.get(place.platform, 4096) // experiment.chunk_size
+    return max(1, min(width, experiment.planner.num_simulations // SIMULATIONS_PER_LANE))
+
+
+def choose_keeping(
+    experiment: Experiment[Any], agent: Agent | A2C, place: Place, disk: int
+) -> Literal["yes", "no"]:
+    """Whether the beliefs that runs end with stay on a disk of which so many bytes are free. Checkpoints of
+    the runs that are computed at a time must fit it in any case."""
+    each, keep, runs = KEPT * bytes_of_belief(agent), experiment.keep_beliefs, experiment.runs
+    if keep == "auto":
+        keep = "yes" if each * runs <= DISK_SHARE * disk else "no"
+    at_a_time = min(runs, experiment.chunk_size * place.workers)
+    needed, instead = (runs, "--keep-beliefs no") if keep == "yes" else (at_a_time, "a smaller --chunk-size")
+    if each * needed > disk:
+        raise UserError(
+            f"Checkpoints of {needed} runs need {each * needed / 2**30:.1f} GiB, and the disk has "
+            f"{disk / 2**30:.1f} GiB free; choose another one with --out, or {instead}."
+        )
+    return keep
+
+
+class Resolved(NamedTuple):
+    """An experiment with nothing left open."""
+
+    experiment: Experiment[Any]
+    domain: Domain
+    agent: Agent | A2C
+    test: Test | None  # of the prior's networks
+
+
+def sized(experiment: Experiment[Any], domain: Domain, place: Place) -> tuple[Experiment[Any], Agent | A2C]:
+    """What was left open chosen to suit the place, and the agent; networks are not trained, but shapes."""
+    if experiment.agent in LEARNERS:
+        learner = build_learner(experiment, domain)
+        size = experiment.chunk_size or choose_chunk_size(experiment, learner, place)
+        return replace(experiment, chunk_size=size), learner
+    posterior, _ = build_posterior(experiment, domain, trained=False)
+    agent = build_agent(experiment, domain, posterior)
+    if experiment.chunk_size == 0:
+        experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, agent, place))
+    if experiment.planner.lanes == 0:
+        planner = replace(experiment.planner, lanes=choose_lanes(experiment, agent, place))
+        experiment = replace(experiment, planner=planner)
+        agent = replace(agent, planner=agent.planner and planner)
+    return experiment, agent
+
+
+def resolve(
+    experiment: Experiment[Any],
+    progress: Progress | None = None,
+    place: Place | None = None,
+    compile: Callable[[Work], None] = lambda work: None,
+    disk: int | None = None,
+) -> Resolved:
+    """Build the domain, choose what was left open to suit the place, and train (or find) the prior.
+
+    `compile` is told what will be computed before the prior is trained, which may take as long. `disk` is how
+    much of it is free for a new experiment.
+    """
+    experiment.check()
+    domain, place = build_domain(experiment), place or LOCAL.place()
+    experiment, agent = sized(experiment, domain, place)
+    if disk is not None:
+        experiment = replace(experiment, keep_beliefs=choose_keeping(experiment, agent, place, disk))
+    if isinstance(agent, A2C):
+        return Resolved(experiment, domain, agent, None)
+    compile(Work(experiment, domain.pomdp, agent))
+    told = None if progress is None else partial(progress, "pretraining")
+    posterior, test = build_posterior(experiment, domain, told)
+    return Resolved(experiment, domain, with_posterior(agent, posterior), test)
+
+
+def estimate(experiment: Experiment[Any], engine: Local | Ray = LOCAL) -> dict[str, Any]:
+    """What `run` would do, and about what it would take."""
+    experiment.check()
+    with engine.opened() as opened:
+        place, resources = opened.place(), opened.resources
+    domain = build_domain(experiment)
+    experiment, agent = sized(experiment, domain, place)
+    plan = chunks(experiment, [])
+    backend = place.platform
+    simulated = 0 if experiment.agent in ("random", *LEARNERS) else 3 * experiment.planner.num_simulations
+    steps = experiment.runs * experiment.episodes * min(5, domain.pomdp.horizon)
+    seconds = 1e-6 * MICROSECONDS_PER_STEP.get(backend, 0.01) * simulated * steps
+    if isinstance(agent, A2C):
+        particles = agent.settings.num_particles if agent.particles else 3  # about what the GRU costs
+        seconds = 1e-6 * MICROSECONDS_PER_PARTICLE.get(backend, 1.0) * particles * steps
+    at_a_time = experiment.chunk_size * min(place.workers, len(plan))
+    kept = at_a_time if experiment.keep_beliefs == "no" else experiment.runs
+    return {
+        "device": backend,
+        "chunks": len(plan),
+        "runs_per_chunk": experiment.chunk_size,
+        "memory_bytes": bytes_per_run(experiment, agent) * at_a_time,
+        "disk_bytes": KEPT * bytes_of_belief(agent) * kept,
+        "seconds": seconds / min(place.workers, len(plan)),
+        "engine": resources,
+    }
+
+
+def begin(
+    experiment: Experiment[Any],
+    folder: Folder,
+    progress: Progress,
+    *,
+    engine: Local | Ray = LOCAL,
+    listeners: Sequence[Listener] = (),
+) -> list[Failure]:
+    """Run a new experiment in an empty folder."""
+    with engine.opened() as opened:
+        how = opened.place(), opened.compile, folder.free
+        experiment, domain, agent, test = resolve(experiment, progress, *how)
+        folder.check_new()
+        with folder.owned():
+            manifest = {
+                "status": "running",
+                "domain": domain.name,  # with a hash of its content, where a file holds it
+                "seeds": {"seed": experiment.seed, "runs": [0, experiment.runs], "streams": STREAMS},
+                "chunks": chunks(experiment, []),
+                "started": datetime.now(UTC).isoformat(timespec="seconds"),
+                "wall_seconds": 0.0,
+                "failures": [],
+                "prior": None,  # how well it fits, which is measured later
+                **environment(opened),
+            }
+            folder.write_manifest(manifest)
+            write(folder.config, to_config(experiment))  # last: where it is, there is an experiment
+            work = Work(experiment, domain.pomdp, agent)
+            return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
+
+
+def go_on(
+    experiment: Experiment[Any],
+    folder: Folder,
+    progress: Progress,
+    *,
+    engine: Local | Ray = LOCAL,
+    listeners: Sequence[Listener] = (),
+) -> list[Failure]:
+    """Go on with the experiment in `folder`, which `experiment` may extend."""
+    began = folder.read_manifest()
+    if began["seeds"].get("streams") != STREAMS:
+        raise UserError(
+            f"The version of baddr that began {folder.path} drew other random numbers (commit "
+            f"{began.get('commit') or 'unknown'}); go on with that one, or begin another experiment."
+        )
+    with engine.opened() as opened:
+        experiment, domain, agent, test = resolve(experiment, progress, opened.place(), opened.compile)
+        with folder.owned():
+            manifest = folder.read_manifest()
+            if manifest.get("domain", domain.name) != domain.name:
+                raise UserError(f"{experiment.name} has changed since the experiment in {folder.path} began.")
+            # Wherever this is killed, the folder is not complete, and its chunks are the config's or fewer.
+            folder.write_manifest(manifest | {"status": "running"})
+            write(folder.config, to_config(experiment))
+            manifest["chunks"] = chunks(experiment, manifest["chunks"])
+            manifest["seeds"]["runs"] = [0, experiment.runs]
+            manifest |= {"status": "running", "resumed_with": environment(opened)}
+            folder.write_manifest(manifest)
+            work = Work(experiment, domain.pomdp, agent)
+            return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
+
+
+def _size(experiment: Experiment[Any]) -> tuple[int, int]:
+    return experiment.runs, experiment.episodes
+
+
+def environment(engine: Local | Cluster = LOCAL) -> dict[str, Any]:
+    return {
+        "engine": engine.resources,
+        "baddr": __version__,
+        "jax": jax.__version__,
+        "python": platform.python_version(),
+        "device": jax.devices()[0].device_kind,
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str:
+    """The commit of the source tree that runs, where there is one."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=5).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _run(
+    work: Work,
+    test: Test | None,
+    folder: Folder,
+    manifest: dict[str, Any],
+    engine: Local | Cluster,
+    board: Board,
+) -> list[Failure]:
+    began = time.monotonic()
+    with _stop_on_signals(board.stop), _measured(test, board) as measured:
+        left = engine.compute(work, manifest["chunks"], folder, board, float(SECONDS_BETWEEN_CHECKPOINTS))
+    manifest["wall_seconds"] += round(time.monotonic() - began, 3)
+    failures = [failure for chunk in left for failure in chunk.failures]
+    _write_rows(folder, [chunk.rows for chunk in left])
+    trace = [step for chunk in left for step in chunk.trace]
+    if trace:
+        write(folder.path / "trace.jsonl", "".join(json.dumps(step) + "\n" for step in trace).encode())
+    if fit := measured.result():
+        manifest["prior"] = {name: value.tolist() for name, value in fit._asdict().items()}
+    stopped = board.stop.is_set()
+    manifest["status"] = "running" if stopped else "complete"
+    manifest["failures"] = [vars(failure) for failure in failures]
+    folder.write_manifest(manifest)
+    if stopped:
+        raise Interrupted
+    return failures
+
+
+@contextmanager
+def _measured(test: Test | None, board: Board) -> Iterator[Future[Fit | None]]:
+    """How well the prior fits, measured beside the runs once the first episodes have ended: it would hold up
+    that news. Where they are stopped before, whoever goes on measures it."""
+    begun = threading.Event()
+
+    def fit() -> Fit | None:
+        begun.wait()
+        return None if test is None or board.stop.is_set() else test()
+
+    board.listeners = (*board.listeners, lambda rows: begun.set())
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit(fit)
+        finally:
+            begun.set()
+
+
+def _write_rows(folder: Folder, tables: list[Arrays]) -> None:
+    """episodes.parquet, sorted by run and episode."""
+    columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    order = np.lexsort((columns["episode"], columns["run"]))
+    write_table(folder.episodes, {name: column[order] for name, column in columns.items()})
+
+
+@contextmanager
+def _stop_on_signals(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM ask the chunks to checkpoint and end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    old = {s: signal.signal(s, lambda *_: stop.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)

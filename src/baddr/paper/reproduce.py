@@ -1,0 +1,370 @@
+"""Runs the experiments of figures, and draws and judges what came out; goes on where it was interrupted.
+
+A folder of `baddr reproduce` holds `reproduce.toml` (what was asked for), `manifest.json`, a result folder
+for each experiment below `parts/`, a picture and the scores of each figure, and a report. Parts are computed
+one after the other, and a finished one is never computed again; pictures and the report are made at the end.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from baddr.errors import UserError
+from baddr.files.store import Arrays, Folder, load_results, merge, read_toml, to_toml, write
+from baddr.lab.catalog import LEARNERS, NETWORK_AGENTS
+from baddr.lab.experiment import Experiment, of_folder, to_config
+from baddr.paper.claims import Data
+from baddr.paper.figures import Figure, Sizes, chosen, part_name, parts
+
+TIMED_SECONDS = 10.0  # that a part of the run-time comparison times steps for
+TIMED_STEPS = 40  # at most
+Progress = Callable[[str, float, str], None]  # which part, how much of all is done, what it does
+
+
+@dataclass(frozen=True)
+class Request(Sizes):
+    """What was asked for: `reproduce.toml`."""
+
+    figures: tuple[str, ...] = ("all",)
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(**{f.name: getattr(self, f.name) for f in fields(Sizes)})
+
+    @property
+    def chosen(self) -> list[Figure]:
+        return chosen(self.figures)
+
+    @property
+    def command(self) -> str:
+        """The command line that asks for the same."""
+        words = ["baddr reproduce", *self.figures, "--preset", self.preset]
+        given = [("runs", self.runs), ("episodes", self.episodes), ("ensembles", self.ensembles)]
+        for name, value in [*given, ("seed", self.seed)]:
+            words += [f"--{name}", str(value)] if value else []
+        return " ".join(words)
+
+    def check(self) -> None:
+        if not self.figures:
+            raise UserError("Name a figure, a to i, episodes or runtime, or all: `baddr reproduce FIGURE`.")
+        chosen(self.figures)
+        for name in ("runs", "episodes", "ensembles"):
+            if getattr(self, name) < 0:
+                raise UserError(f"--{name} must be at least 1, or 0 for the preset's.")
+        if not 0 <= self.seed < 2**31:
+            raise UserError(f"--seed must lie between 0 and {2**31 - 1}.")
+
+
+class Reproduction(Folder):
+    """A folder of `baddr reproduce`."""
+
+    @property
+    def request(self) -> Path:
+        return self.path / "reproduce.toml"
+
+    def part(self, name: str) -> Folder:
+        return Folder(self.path / "parts" / name)
+
+    def timing(self, name: str) -> Path:
+        return self.part(name).path / "timing.json"
+
+    def check_new(self) -> None:
+        """Refuse to start where something else lies; what a killed start left behind does not count."""
+        if self.request.exists():
+            raise UserError(
+                f"{self.path} already holds figures; go on with them by `baddr resume {self.path}`, or "
+                "choose another folder with --out."
+            )
+        if self.path.is_dir():
+            left = [p for p in self.path.iterdir() if p.name != ".lock" and p.suffix != ".part"]
+            if not left:
+                return
+        super().check_new()
+
+    def read_request(self) -> Request:
+        request = merge(Request(), read_toml(self.request), str(self.request))
+        request.check()
+        return request
+
+    def is_complete(self, name: str, timed: bool) -> bool:
+        if timed:
+            return self.timing(name).exists()
+        part = self.part(name)
+        return part.manifest.exists() and part.read_manifest()["status"] == "complete"
+
+
+def is_reproduction(path: Path) -> bool:
+    return (path / "reproduce.toml").exists()
+
+
+def begin(
+    request: Request, folder: Reproduction, progress: Progress, engine: Any = None, listeners: Any = ()
+) -> int:
+    """Make figures in a new folder; the number of parts in which a run failed."""
+    request.check()
+    folder.check_new()
+    with folder.owned():
+        folder.check_new()  # another program may have begun in the meantime
+        write(folder.request, to_toml(request).encode())
+        return _run(request, folder, progress, engine, listeners)
+
+
+def go_on(folder: Reproduction, progress: Progress, engine: Any = None, listeners: Any = ()) -> int:
+    """Go on with the figures of a folder."""
+    with folder.owned():
+        return _run(folder.read_request(), folder, progress, engine, listeners)
+
+
+def status(folder: Reproduction) -> str:
+    """`running` or `complete`."""
+    return folder.read_manifest()["status"] if folder.manifest.exists() else "running"
+
+
+def _run(request: Request, folder: Reproduction, progress: Progress, engine: Any, listeners: Any) -> int:
+    from baddr.lab.runner import Interrupted
+
+    manifest = _manifest(folder)
+    plan = parts(request.chosen, request.sizes)
+    expected = {name: seconds(experiment, timed) for name, (experiment, timed) in plan.items()}
+    total, done = sum(expected.values()), 0.0
+    try:
+        for number, (name, (experiment, timed)) in enumerate(plan.items()):
+            title = f"part {number + 1} of {len(plan)}, {experiment.title}"
+            share = expected[name] / total
+            told = partial(_tell, progress, title, done, share)
+            if not folder.is_complete(name, timed):
+                with _clock(folder, manifest, name):
+                    _part(folder, name, experiment, timed, told, engine, listeners)
+            done += share
+        progress("report", 1.0, "drawing")
+        with _clock(folder, manifest, "report"):
+            _write_figures(request, folder, manifest)
+    except KeyboardInterrupt:
+        raise Interrupted from None
+    manifest["status"] = "complete"
+    _write_report(request, folder, manifest)
+    folder.write_manifest(manifest)
+    return sum(bool(part["failures"]) for part in _manifests(folder, plan).values())
+
+
+def _tell(progress: Progress, title: str, before: float, share: float, *what: Any) -> None:
+    kind, done, total, value = what
+    if kind == "pretraining":
+        progress(title, before, f"pre-training: {done}/{total} batches, loss {value:.3f}")
+        return
+    within = min(1.0, done / max(total, 1))
+    progress(title, before + share * within, f"{done}/{total} {kind}, recent value {value:.2f}")
+
+
+def _manifest(folder: Reproduction) -> dict[str, Any]:
+    from baddr.lab.runner import environment
+
+    new = {
+        "status": "running",
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "wall_seconds": 0.0,
+        "cpu_seconds": 0.0,
+        "parts": {},
+    }
+    old = folder.read_manifest() if folder.manifest.exists() else {}
+    manifest = {**new, **old, "status": "running", **environment(), "hardware": hardware()}
+    folder.write_manifest(manifest)
+    return manifest
+
+
+def hardware() -> dict[str, Any]:
+    """What computes: processor, cores that may be used, memory."""
+    name = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), name)
+    return {"processor": name, "cores": len(os.sched_getaffinity(0)), "memory_bytes": memory()}
+
+
+def memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@contextlib.contextmanager
+def _clock(folder: Reproduction, manifest: dict[str, Any], name: str):
+    """Add what a part takes to the manifest, also where it is interrupted: time, and that of all cores."""
+    clocks = {"wall_seconds": time.monotonic, "cpu_seconds": time.process_time}
+    began = {name: clock() for name, clock in clocks.items()}
+    try:
+        yield
+    finally:
+        part = manifest["parts"].setdefault(name, dict.fromkeys(clocks, 0.0))
+        for measure, clock in clocks.items():
+            took = clock() - began[measure]
+            part[measure] = round(part[measure] + took, 3)
+            manifest[measure] = round(manifest[measure] + took, 3)
+        folder.write_manifest(manifest)
+
+
+# Parts.
+
+
+def _part(
+    folder: Reproduction,
+    name: str,
+    experiment: Experiment[Any],
+    timed: bool,
+    progress: Any,
+    engine: Any,
+    listeners: Any,
+) -> None:
+    if timed:
+        write(folder.part(name).config, to_config(experiment))
+        write(folder.timing(name), json.dumps(time_steps(experiment, progress)).encode())
+        return
+    _run_part(experiment, folder.part(name), progress, engine, listeners)
+
+
+def _run_part(
+    experiment: Experiment[Any], folder: Folder, progress: Any, engine: Any, listeners: Any = ()
+) -> None:
+    """Begin with an experiment, or go on with it; what a kill left before it began is thrown away."""
+    from baddr.lab import runner
+    from baddr.lab.plots import plot_curves
+
+    how = {"engine": engine or runner.LOCAL, "listeners": listeners}
+    if folder.config.exists() and folder.manifest.exists():
+        runner.go_on(of_folder(folder), folder, progress, **how)
+    else:
+        shutil.rmtree(folder.path, ignore_errors=True)
+        runner.begin(experiment, folder, progress, **how)
+    results = load_results(folder.path)
+    if len(results["run"]):
+        paths = [folder.path / "curve.png", folder.path / "curve.svg"]
+        plot_curves({experiment.title: results}, "", paths)
+
+
+def time_steps(experiment: Experiment[Any], progress: Any) -> dict[str, Any]:
+    """The seconds of each of some real steps of one run, compiled before."""
+    import jax
+    import jax.numpy as jnp
+    import jax.random as jr
+
+    from baddr.core import prng
+    from baddr.core.agent import Agent, advance, start
+    from baddr.lab.runner import resolve
+
+    experiment, domain, agent, _ = resolve(experiment, progress)
+    assert isinstance(agent, Agent)
+    world = domain.pomdp
+    runs = start(jr.split(prng.key(experiment.seed), 1), agent, world)
+    step = lambda runs: jax.block_until_ready(advance(runs, agent, world, jnp.int32(2**30), 1)[0])
+    runs = step(step(runs))
+    began, seconds = time.monotonic(), []
+    while len(seconds) < 3 or (time.monotonic() - began < TIMED_SECONDS and len(seconds) < TIMED_STEPS):
+        before = time.perf_counter()
+        runs = step(runs)
+        seconds.append(time.perf_counter() - before)
+        progress("steps", len(seconds), TIMED_STEPS, seconds[-1])
+    return {"seconds": seconds, "device": jax.devices()[0].device_kind, "lanes": experiment.planner.lanes}
+
+
+def _manifests(folder: Reproduction, plan: dict[str, tuple[Experiment[Any], bool]]) -> dict[str, Any]:
+    """What each part's manifest says; those that are only timed have none."""
+    return {name: folder.part(name).read_manifest() for name, (_, timed) in plan.items() if not timed}
+
+
+# Measured: seconds to train and compile, then milliseconds of one core: a step of BADDr at so many particles
+# and nodes, a step of the other Bayesian agents, an update of a DPFRL learner (80 steps); and the steps of an
+# episode of a planner and of a learner.
+COSTS = {
+    "tiger": (8.0, (14.0, 1024, 32), 2.8, 136.0, 4.5, 15.0),
+    "road-racing": (40.0, (77.0, 1024, 32), 1.5, 84.0, 20.0, 20.0),
+    "collision-avoidance": (25.0, (23.0, 128, 64), 1.0, 142.0, 4.0, 4.0),
+    "gridverse": (60.0, (90.0, 8, 256), 1.0, 683.0, 9.0, 25.0),
+}
+
+
+def seconds(experiment: Experiment[Any], timed: bool = False) -> float:
+    """About what a part takes on two cores of a CPU: for the progress display and --dry-run."""
+    if timed:
+        return 40.0
+    begin, (step, particles, hidden), other, update, length, learners_length = COSTS[experiment.name]
+    episodes = experiment.runs * experiment.episodes
+    if experiment.agent in LEARNERS:
+        return 30 + 0.5e-3 * update * episodes * learners_length / 80
+    if experiment.agent not in NETWORK_AGENTS:
+        return 10 + 0.5e-3 * other * episodes * length
+    larger = experiment.filter.num_particles / particles * (experiment.network.hidden / hidden) ** 1.5
+    larger *= getattr(experiment.domain, "lanes", 3) / 3
+    return begin + 0.5e-3 * step * larger * episodes * length
+
+
+# What came out.
+
+
+def load(figure: Figure, sizes: Sizes, folder: Reproduction) -> Data:
+    """The results of a figure's curves."""
+    results, timings = {}, {}
+    for curve in figure.curves(sizes):
+        for seed, experiment in curve.parts().items():
+            name = part_name(experiment, curve.timed)
+            if curve.timed:
+                timings[curve.name] = json.loads(folder.timing(name).read_text())
+            else:
+                results.setdefault(curve.name, {})[seed] = _columns(folder.part(name))
+    return Data(results, timings, memory())
+
+
+def _columns(folder: Folder) -> Arrays:
+    """The columns that figures draw: the paper's sizes make millions of rows."""
+    columns = load_results(folder.path)
+    if not len(columns["run"]):
+        raise UserError(f"No run in {folder.path} finished an episode: there is nothing to draw.")
+    drawn = ("run", "episode", "discounted_return", "accuracy_")
+    return {name: column for name, column in columns.items() if name.startswith(drawn)}
+
+
+def _write_figures(request: Request, folder: Reproduction, manifest: dict[str, Any]) -> None:
+    """A picture and the scores of each figure."""
+    from baddr.lab.plots import draw, panels
+    from baddr.paper.report import scores
+
+    for figure in request.chosen:
+        data = load(figure, request.sizes, folder)
+        stem = folder.path / f"figure-{figure.name}"
+        paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+        draw(panels(figure, request.sizes, data), paths, figure.title)
+        found = scores(figure, request.sizes, data)
+        write(stem.with_suffix(".json"), (json.dumps(found, indent=2) + "\n").encode())
+
+
+def _write_report(request: Request, folder: Reproduction, manifest: dict[str, Any]) -> None:
+    from baddr.paper.report import report, to_html, to_markdown
+
+    read = lambda figure: json.loads((folder.path / f"figure-{figure.name}.json").read_text())
+    found = {figure.name: read(figure) for figure in request.chosen}
+    manifests = _manifests(folder, parts(request.chosen, request.sizes))
+    document = report(request, found, manifest, manifests)
+    write(folder.path / "report.md", to_markdown(document).encode())
+    picture = lambda name: (folder.path / name).read_bytes()
+    write(folder.path / "report.html", to_html(document, picture).encode())
+
+
+def estimates(request: Request, engine: Any = None) -> list[dict[str, Any]]:
+    """What each part would take. Neither the seed nor the number of networks changes the memory of a run."""
+    from baddr.lab import runner
+
+    rows, needs = [], {}
+    for name, (experiment, timed) in parts(request.chosen, request.sizes).items():
+        untrained = replace(experiment.pretrain, num_networks=1, max_gap=1e9)
+        alike = replace(experiment, seed=0, pretrain=untrained)
+        if alike not in needs:
+            needs[alike] = runner.estimate(alike, engine or runner.LOCAL)["memory_bytes"]
+        row = {"part": name, "runs": experiment.runs, "episodes": experiment.episodes}
+        rows.append({**row, "memory_bytes": needs[alike], "seconds": seconds(experiment, timed)})
+    return rows
