@@ -28,6 +28,4 @@ class Domain:
     learned: str = "TO"  # the halves of D that networks learn; the other one is given
     leaf_value: Callable[[State], Scalar] | None = None  # estimates the value below the tree; None: rollouts
     describe: Describe | None = None  # the belief's `model` entry
-    renderer: Renderer | None = (
-        None  # how it looks; None: as `domains.render` knows it, or a table
-    )
+    renderer: Renderer | None = None  # how it looks; None: as `domains.render` knows it, or a table
