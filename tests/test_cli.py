@@ -29,7 +29,7 @@ def baddr_main(*arguments: object) -> int:
 
 
 def start(*arguments: object, checkpoint_always: bool = False) -> subprocess.Popen:
-    code = "import sys; from baddr.experiments import runner; from baddr.cli import main\n"
+    code = "import sys; from baddr.lab import runner; from baddr.cli import main\n"
     code += "runner.SECONDS_BETWEEN_CHECKPOINTS = 0\n" if checkpoint_always else ""
     code += "main(sys.argv[1:])"
     command = [sys.executable, "-c", code, *map(str, arguments)]

@@ -210,7 +210,8 @@ def test_run_renders_the_last_episode_and_computes_the_same(tmp_path, capsys):
 
 def test_flags_win_over_the_settings_that_a_preset_brings(capsys):
     """`paper` walks 4 cells, unless the user says otherwise."""
-    from baddr.cli import Run, parse_with_domain
+    from baddr.cli.parse import parse_with_domain
+    from baddr.cli.run import Run
 
     length = lambda *flags: parse_with_domain(Run, "run", ["gridverse", *flags], Run).experiment.domain
     assert length("--preset", "paper") == Gridverse(forward_length=4)

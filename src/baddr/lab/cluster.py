@@ -43,7 +43,7 @@ class Worker:
         for name in [name for name in os.environ if _shapes_results(name)]:
             del os.environ[name]
         os.environ.update(environment)
-        from baddr.cli import prepare
+        from baddr.lab.device import prepare
 
         prepare("gpu" if gpu else "cpu")
         import jax

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from baddr.files.store import Arrays
+from baddr.lab.progress import amount
 
 HEIGHT = 12  # lines of the curve
 POINTS = 40  # of it at most: episodes beside each other are averaged
@@ -27,7 +28,7 @@ USUAL = (
 
 
 @contextmanager
-def watched(title: str) -> Iterator[tuple[Callable[[str, int, int, float], None], list["Watch"]]]:
+def watched(title: str) -> Iterator[tuple[Callable[[str, int, int, float | None], None], list["Watch"]]]:
     """A live picture on a terminal: the progress, and the listeners, to give to `begin` or `go_on`."""
     watch = Watch(title)
     with _live(watch):
@@ -65,12 +66,13 @@ class Watch:
     def start(self, title: str) -> None:
         """Another curve."""
         self.title = title
-        self.what, self.done, self.total, self.value = "compiling", 0, 0, float("nan")
+        self.what, self.done, self.total = "compiling", 0, 0
+        self.value: float | None = None
         self.first: tuple[float, int] | None = None  # when the first episodes were known, and how many
         self.sums, self.counts = np.zeros(0), np.zeros(0)
         self.belief: dict[str, float] = {}
 
-    def progress(self, what: str, done: int, total: int, value: float) -> None:
+    def progress(self, what: str, done: int, total: int, value: float | None) -> None:
         self.what, self.done, self.total, self.value = what, done, total, value
         if what == "episodes" and self.first is None:
             self.first = time.monotonic(), done
@@ -115,10 +117,11 @@ class Watch:
         seconds = time.monotonic() - self.began
         if self.said:
             return f"{self.said}  {clock(seconds)}"
+        if not self.total:
+            return f"{self.what}  {clock(seconds)}"
+        said = f"{amount(self.what, self.done, self.total, self.value)}  {clock(seconds)}"
         if self.what != "episodes":
-            amount = f"{self.done}/{self.total} batches, loss {self.value:.3f}" if self.total else ""
-            return f"{self.what} {amount}  {clock(seconds)}"
-        said = f"{self.done}/{self.total} episodes, recent return {self.value:.2f}  {clock(seconds)}"
+            return said
         since, before = self.first or (0.0, 0)
         rate = (self.done - before) / max(1e-9, time.monotonic() - since)
         if self.done > before:

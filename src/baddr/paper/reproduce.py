@@ -22,6 +22,7 @@ from baddr.errors import UserError
 from baddr.files.store import Arrays, Folder, load_results, merge, read_toml, to_toml, write
 from baddr.lab.catalog import LEARNERS, NETWORK_AGENTS
 from baddr.lab.experiment import Experiment, of_folder, to_config
+from baddr.lab.progress import amount
 from baddr.paper.claims import Data
 from baddr.paper.figures import Figure, Sizes, chosen, part_name, parts
 
@@ -157,12 +158,9 @@ def _run(request: Request, folder: Reproduction, progress: Progress, engine: Any
 
 
 def _tell(progress: Progress, title: str, before: float, share: float, *what: Any) -> None:
-    kind, done, total, value = what
-    if kind == "pretraining":
-        progress(title, before, f"pre-training: {done}/{total} batches, loss {value:.3f}")
-        return
-    within = min(1.0, done / max(total, 1))
-    progress(title, before + share * within, f"{done}/{total} {kind}, recent value {value:.2f}")
+    kind, done, total, _ = what
+    within = 0.0 if kind == "pretraining" else min(1.0, done / max(total, 1))
+    progress(title, before + share * within, amount(*what))
 
 
 def _manifest(folder: Reproduction) -> dict[str, Any]:

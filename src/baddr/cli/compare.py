@@ -1,0 +1,93 @@
+"""`baddr compare DIR...`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from baddr.cli.folders import label_of
+from baddr.cli.options import Debug, Folders, Level
+from baddr.cli.parse import parse
+from baddr.errors import UserError
+from baddr.files.store import load_results
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Several results in numbers, each with its 95 % bootstrap interval over runs.
+
+    The first folder is the baseline. The others' differences to it are taken run by run, over the runs that
+    both have: run i of one seed meets the same random numbers in both.
+
+    examples:
+      baddr compare results/tiger-ba-pomcp-1 results/tiger-baddr-1
+      baddr compare results/* --last 50 --level 2.2 --json
+    """
+
+    dirs: Folders
+    last: int = 0
+    """How many episodes at the end count as final. 0: a tenth of the shortest result."""
+    level: Level = None
+    window: int = 0
+    """Episodes that the mean return for --level averages. 0: a twentieth of the shortest result."""
+    json: bool = False
+    """Print JSON."""
+    debug: Debug = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    options: Compare = parse(Compare, "compare", arguments)
+    if not options.dirs:
+        raise UserError("Name at least one result folder: `baddr compare DIR...`.")
+    for name in ("last", "window"):
+        if getattr(options, name) < 0:
+            raise UserError(f"--{name} must not be negative.")
+    from baddr.lab.statistics import compare, default_window
+
+    results = {label_of(path): load_results(path) for path in options.dirs}
+    shortest = _shortest(results)
+    last = options.last or max(1, shortest // 10)
+    if last > shortest:
+        raise UserError(f"--last {last} is more than the {shortest} episodes of the shortest result.")
+    window = options.window or default_window(shortest)
+    rows = compare(results, last, options.level, window)
+    if options.json:
+        values = {name: {key: _plain(x) for key, x in row.items()} for name, row in rows.items()}
+        print(json.dumps({"last": last, "window": window, "results": values}))
+        return 0
+    print(f"discounted returns, with 95 % intervals over runs; final: the last {last} episodes")
+    for name, row in rows.items():
+        print(_paragraph(name, row, options.level, window))
+    return 0
+
+
+def _shortest(results: dict[str, Any]) -> int:
+    """Episodes of the shortest result; one without any is refused."""
+    empty = [name for name, columns in results.items() if not len(columns["run"])]
+    if empty:
+        raise UserError(f"{empty[0]} has no finished episode yet.")
+    return min(int(columns["episode"].max()) + 1 for columns in results.values())
+
+
+def _plain(x: Any) -> Any:
+    """An estimate as a table; `null` where it is infinite."""
+    finite = lambda value: None if value == float("inf") else value
+    return {key: finite(value) for key, value in x._asdict().items()} if hasattr(x, "_asdict") else x
+
+
+def _paragraph(name: str, row: dict[str, Any], level: float | None, window: int) -> str:
+    """About one result."""
+    number = lambda e: f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]"
+    lines = [
+        f"{name}: {row['runs']} runs of {row['episodes']} episodes",
+        f"  final mean                {number(row['final'])}",
+        f"  final interquartile mean  {number(row['final_interquartile'])}",
+        f"  mean over all episodes    {number(row['area'])}",
+    ]
+    if level is not None:
+        value, low, high = (f"{x:.0f}" if x < float("inf") else "never" for x in row["episodes_to_level"])
+        lines.append(f"  episodes to {level:g}: {value} [{low}, {high}] (the mean of {window})")
+    if "difference" in row:
+        difference = f"{number(row['difference'])} ({row['common_runs']} common runs)"
+        lines.append(f"  final, less the first     {difference}")
+    return "\n".join(lines)

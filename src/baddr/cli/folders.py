@@ -1,0 +1,52 @@
+"""Result folders: the names of new ones, what is in old ones, and what an interruption leaves."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from baddr.errors import ClusterError, StorageError
+from baddr.files.store import Folder, read_toml
+from baddr.lab import catalog
+from baddr.lab.experiment import Experiment
+
+
+def numbered(stem: str) -> Path:
+    """results/STEM-N with the first free N."""
+    number = 1
+    while (Path("results") / f"{stem}-{number}").exists():
+        number += 1
+    return Path("results") / f"{stem}-{number}"
+
+
+def stem_of(experiment: Experiment[Any]) -> str:
+    """DOMAIN-AGENT."""
+    return f"{catalog.short_name(experiment.name).replace(':', '-')}-{experiment.agent}"
+
+
+def label_of(path: Path) -> str:
+    """A result's name in pictures and tables."""
+    config = config_of(Folder(path))
+    return f"{config.get('agent')} on {catalog.short_name(config.get('name', ''))}, {path.name}"
+
+
+def config_of(folder: Folder) -> dict[str, Any]:
+    """What its config.toml says."""
+    folder.check_existing()
+    return read_toml(folder.config)
+
+
+def interruptible(folder: Folder, work: Callable[[], Any]) -> Any:
+    """What the work returns. Where it is interrupted, or cannot finish, say how to resume it."""
+    from baddr.lab.runner import Interrupted
+
+    try:
+        return work()
+    except Interrupted:
+        message = f"baddr: interrupted; all work is kept. Resume with: baddr resume {folder.path}"
+        print(message, file=sys.stderr)
+        sys.exit(130)
+    except (StorageError, ClusterError) as error:
+        if not folder.config.exists() and not (folder.path / "reproduce.toml").exists():
+            raise
+        raise type(error)(f"{error} Resume with: baddr resume {folder.path}") from error

@@ -1,0 +1,120 @@
+"""From words to options: tyro, its complaints as sentences, and DOMAIN before the flags."""
+
+import contextlib
+import io
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import tyro
+
+from baddr.errors import UserError
+from baddr.files.store import merge, read_toml
+from baddr.lab import catalog
+from baddr.lab.experiment import Experiment, from_toml, preset
+
+E = TypeVar("E")
+
+
+def parse(
+    options: Any, command: str, arguments: Sequence[str], default: Any = None, others: bool = False
+) -> Any:
+    """tyro, with its complaint as one sentence; `others` lets arguments that are not options' pass."""
+    given = {} if default is None else {"default": default}
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            parsed = tyro.cli(
+                options, prog=f"baddr {command}", args=list(arguments), return_unknown_args=others, **given
+            )
+            return parsed[0] if others else parsed
+    except SystemExit as exit:
+        if exit.code in (0, None):
+            raise
+        raise UserError(_sentence(complaint.getvalue(), command)) from None
+
+
+def _sentence(box: str, command: str) -> str:
+    """What a box of tyro's says, without its frame and its hints on --help."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    lines = [line.strip(" │╭╮╰╯─") for line in text.splitlines()[1:]]
+    lines = [line for line in lines if line and not line.startswith("For full helptext")]
+    said = " ".join(lines) or "The command line could not be read"
+    said = re.sub(r" Perhaps you meant: (--\S+).*", r"; perhaps you meant \1", said)
+    said = re.sub(r" Argument helptext: .*|\s*\(default: [^)]*\)|\s*\(required\)", "", said)
+    said = re.sub(r"(Missing from [^:]*: --\S+).*", r"\1", said).rstrip(".")
+    return f"{said}. (`baddr {command} --help` lists the options.)"
+
+
+def flag_value(arguments: Sequence[str], name: str, default: str) -> str:
+    """A flag's value before the command line is parsed: it decides what the defaults are."""
+    for i, argument in enumerate(arguments):
+        if argument == f"--{name}" and i + 1 < len(arguments):
+            return arguments[i + 1]
+        if argument.startswith(f"--{name}="):
+            return argument.partition("=")[2]
+    return default
+
+
+def parse_with_domain(
+    options: Any, command: str, arguments: Sequence[str], default: Callable[[Any], Any]
+) -> Any:
+    """DOMAIN and flags. Later wins: preset, config file, flags."""
+    name, flags = domain_first(command, arguments)
+    config = flag_value(flags, "config", "")
+    domain = _domain_settings(command, name, flags, config)
+    agent, sizes = flag_value(flags, "agent", "baddr"), flag_value(flags, "preset", "quick")
+    start = preset(name, agent, sizes, domain)
+    if config:
+        start = from_toml(Path(config), start)
+    kind = options[Experiment[type(start.domain)]]  # type: ignore[misc]
+    return parse(kind, f"{command} {name}", flags, default(start))
+
+
+def domain_first(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """DOMAIN and the flags after it; `--help` alone is answered for tiger."""
+    if not arguments or arguments[0].startswith("-"):
+        if {"-h", "--help"}.isdisjoint(arguments):
+            known = ", ".join(catalog.DOMAINS)
+            raise UserError(
+                f"Name a domain first: `baddr {command} DOMAIN ...`; known: {known}; or a file (.pomdp, .py)."
+            )
+        arguments = ["tiger", *arguments]
+    name, *flags = arguments
+    prepare_for(name, flag_value(flags, "device", "auto"))
+    return name, flags
+
+
+def prepare_for(name: str, device: str) -> None:
+    """A user's own file imports JAX, and may use it at once: its device is chosen before."""
+    if catalog.is_python(name):
+        from baddr.lab.device import prepare
+
+        prepare(device)
+
+
+@dataclass(frozen=True)
+class _Domain(Generic[E]):
+    domain: E
+
+
+def _domain_settings(command: str, name: str, flags: Sequence[str], config: str) -> Any:
+    """The domain's settings before the rest is parsed: a preset depends on the domain's size."""
+    settings = start = catalog.entry(name).settings
+    if config:
+        table = {name: value for name, value in read_toml(Path(config)).items() if name == "domain"}
+        settings = merge(_Domain(settings), table, config).domain
+    flags = [flag for flag in flags if flag not in ("-h", "--help")]
+    if any(flag.startswith("--domain.") for flag in flags):
+        kind = _Domain[type(settings)]  # type: ignore[misc]
+        settings = parse(kind, f"{command} {name}", flags, _Domain(settings), others=True).domain
+    check_same_file(name, start, settings)
+    return settings
+
+
+def check_same_file(name: str, start: Any, settings: Any) -> None:
+    """Refuse a path among the settings that is not the file that was named as the DOMAIN."""
+    if name != "cassandra" and settings.name != start.name:
+        raise UserError(f"The domain is {start.name}, but domain.path names another file: {settings.name}.")

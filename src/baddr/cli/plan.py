@@ -1,0 +1,41 @@
+"""`baddr plan DOMAIN`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from baddr.cli.history import after_history, with_setting
+from baddr.cli.options import Debug, Device, Flat, History
+from baddr.cli.parse import parse_with_domain
+from baddr.errors import UserError
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Plan(Generic[E]):
+    """The root of the search after a given history, as JSON on stdout.
+
+    examples:
+      baddr plan tiger --agent ba-pomcp --history history.json --simulations 4096
+    """
+
+    experiment: Flat[E]
+    history: History = None
+    simulations: int | None = None
+    """Simulations of the search; the same as --planner.num-simulations."""
+    device: Device = "auto"
+    debug: Debug = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse_with_domain(Plan, "plan", arguments, Plan)
+    experiment = with_setting(options.experiment, "planner", "num_simulations", options.simulations)
+    if experiment.agent == "random":
+        raise UserError("Agent 'random' does not plan; choose another with --agent.")
+    key, agent, domain, after = after_history(experiment, options.history, options.device)
+    from baddr.lab.history import plan_json
+
+    print(json.dumps(plan_json(key, agent, domain.pomdp, after)))
+    return 0

@@ -1,0 +1,42 @@
+"""`baddr plot DIR...`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from baddr.cli.folders import label_of
+from baddr.cli.options import Debug, Folders
+from baddr.cli.parse import parse
+from baddr.errors import UserError
+from baddr.files.store import load_results
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Learning curves with confidence bands, several folders in one picture.
+
+    examples:
+      baddr plot results/tiger-ba-pomcp-1
+      baddr plot results/* --out curves.svg --window 10
+    """
+
+    dirs: Folders
+    out: Path = Path("curves.png")
+    """The picture: .png, .svg or .pdf."""
+    window: int = 0
+    """Episodes averaged per point. 0: about 20 points."""
+    debug: Debug = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    options: Plot = parse(Plot, "plot", arguments)
+    if not options.dirs:
+        raise UserError("Name at least one result folder: `baddr plot DIR...`.")
+    if options.window < 0:
+        raise UserError("--window must not be negative.")
+    from baddr.lab.plots import plot_curves
+
+    results = {label_of(path): load_results(path) for path in options.dirs}
+    plot_curves(results, "", [options.out], options.window)
+    print(options.out)
+    return 0

@@ -1,0 +1,100 @@
+"""`baddr reproduce FIGURE...`."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from baddr.cli.folders import interruptible, numbered
+from baddr.cli.options import Debug, Flat, Watch, Where, engine_of
+from baddr.cli.parse import parse
+from baddr.cli.progress import whole_progress
+
+
+@dataclass(frozen=True)
+class Reproduce:
+    """Figures and tables of the paper: run their experiments, draw them, and judge the paper's claims.
+
+    FIGURE is a to i, episodes (the table of episodes to equal return), runtime, several of these, or all.
+    The folder holds a result folder for each experiment, a picture and the scores of each figure, and a
+    report: report.md, and report.html, which is one page that needs nothing else.
+
+    examples:
+      baddr reproduce a
+      baddr reproduce all --out results/paper
+      baddr reproduce a h i --preset paper --runs 256 --device gpu
+      baddr reproduce all --preset paper --dry-run
+      baddr resume results/reproduce-a-1
+    """
+
+    figures: Positional[Annotated[tuple[str, ...], arg(metavar="FIGURE...")]]
+    """a to i, episodes, runtime, or all."""
+    preset: Literal["quick", "paper"] = "quick"
+    """quick: a recognisable picture in minutes. paper: the paper's sizes."""
+    runs: int = 0
+    """Runs of every curve, over all its ensembles (for learners: at most). 0: the preset's."""
+    episodes: int = 0
+    """Episodes per run, at most. 0: the preset's."""
+    ensembles: int = 0
+    """Ensembles of networks that each curve of baddr or filtering pools. 0: the preset's."""
+    seed: int = 0
+    """The first seed. Each ensemble has its own."""
+    out: Path | None = None
+    """The folder. By default a new one in results/."""
+    dry_run: bool = False
+    """List the experiments, estimate memory and time, and stop."""
+    where: Flat[Where] = field(default_factory=Where)
+    watch: Watch = False
+    debug: Debug = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    options: Reproduce = parse(Reproduce, "reproduce", arguments)
+    from baddr.paper.reproduce import Reproduction, Request, begin
+
+    sizes = {name: getattr(options, name) for name in ("preset", "runs", "episodes", "ensembles", "seed")}
+    request = Request(figures=options.figures, **sizes)
+    request.check()
+    folder = Reproduction(options.out or numbered(f"reproduce-{'-'.join(request.figures)}"))
+    if not options.dry_run:
+        folder.check_new()
+    engine = engine_of(options.where)
+    if options.dry_run:
+        return _dry_run(request, engine)
+    with whole_progress(options.watch) as (progress, listeners):
+        failed = interruptible(folder, lambda: begin(request, folder, progress, engine, listeners))
+    return finish(folder, failed)
+
+
+def _dry_run(request: Any, engine: Any) -> int:
+    from baddr.paper.reproduce import estimates
+
+    rows = estimates(request, engine)
+    width = max(len(row["part"]) for row in rows)
+    for row in rows:
+        sizes = f"{row['runs']:6d} runs x {row['episodes']:6d} episodes"
+        memory = f"{row['memory_bytes'] / 2**20:8.0f} MiB"
+        print(f"{row['part']:{width}s} {sizes} {memory} {row['seconds'] / 60:8.1f} min")
+    seconds = sum(row["seconds"] for row in rows)
+    whole = f"{seconds / 60:.0f} minutes" if seconds < 36_000 else f"{seconds / 3600:,.0f} hours"
+    print(f"{len(rows)} parts, about {whole} on two cores of a CPU. Nothing was run.")
+    return 0
+
+
+def finish(folder: Any, failed: int) -> int:
+    """The verdicts and where the report is; the exit code."""
+    for figure in folder.read_request().chosen:
+        scores = json.loads((folder.path / f"figure-{figure.name}.json").read_text())
+        size = ", at reduced size" if scores["reduced"] else ""
+        print(f"{figure.name}: {figure.title}{size}")
+        for claim in scores["claims"]:
+            print(f"  {claim['verdict']:9s}  {claim['says']}")
+    wall = folder.read_manifest()["wall_seconds"]
+    print(f"wall time {wall:.0f} s; pictures, data and report.html in {folder.path}")
+    if failed:
+        print(f"baddr: some runs of {failed} part(s) failed; the report names them.", file=sys.stderr)
+    return 3 if failed else 0

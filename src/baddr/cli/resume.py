@@ -1,0 +1,84 @@
+"""`baddr resume DIR`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from baddr.cli.folders import config_of, interruptible
+from baddr.cli.options import Debug, Flat, Track, Watch, Where, engine_of
+from baddr.cli.parse import parse, prepare_for
+from baddr.cli.progress import followed, whole_progress
+from baddr.cli.summary import finish
+from baddr.errors import UserError
+from baddr.files.store import Folder
+from baddr.lab.experiment import extend, of_folder
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Continue an interrupted run or reproduce. A finished one says so and changes nothing.
+
+    The engine and the device need not be those it was started with.
+
+    examples:
+      baddr resume results/tiger-ba-pomcp-1
+      baddr resume results/tiger-ba-pomcp-1 --episodes 400 --runs 64
+      baddr resume results/reproduce-all-1
+    """
+
+    dir: Positional[Annotated[Path, arg(metavar="DIR")]]
+    """The result folder."""
+    runs: int | None = None
+    """Extend to this many runs."""
+    episodes: int | None = None
+    """Extend to this many episodes per run."""
+    where: Flat[Where] = field(default_factory=Where)
+    track: Track = ()
+    watch: Watch = False
+    debug: Debug = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    options: Resume = parse(Resume, "resume", arguments)
+    if (options.dir / "reproduce.toml").exists():
+        return _resume_reproduce(options)
+    folder = Folder(options.dir)
+    prepare_for(config_of(folder).get("name", ""), options.where.device)
+    before = of_folder(folder)
+    for name, value in (("runs", options.runs), ("episodes", options.episodes)):
+        if value is not None and value < 1:
+            raise UserError(f"--{name} must be at least 1.")
+    experiment = extend(before, options.runs, options.episodes)
+    if experiment == before and folder.read_manifest()["status"] == "complete":
+        print(f"{folder.path} is complete: {before.runs} runs of {before.episodes} episodes.")
+        return 0
+    engine = engine_of(options.where)
+    from baddr.lab import runner
+
+    watching = options.watch, options.track
+    with followed(experiment.title, folder, *watching) as (progress, listeners):
+        how = {"engine": engine, "listeners": listeners}
+        failures = interruptible(folder, lambda: runner.go_on(experiment, folder, progress, **how))
+    return finish(experiment, folder, failures)
+
+
+def _resume_reproduce(options: Resume) -> int:
+    from baddr.cli.reproduce import finish
+    from baddr.paper.reproduce import Reproduction, go_on, status
+
+    folder = Reproduction(options.dir)
+    if options.runs is not None or options.episodes is not None:
+        raise UserError(
+            f"{folder.path} holds figures, whose sizes are fixed; extend one of its parts, or start another."
+        )
+    request = folder.read_request()
+    if status(folder) == "complete":
+        print(f"{folder.path} is complete: `{request.command}`; its report is report.html there.")
+        return 0
+    engine = engine_of(options.where)
+    with whole_progress(options.watch) as (progress, listeners):
+        failed = interruptible(folder, lambda: go_on(folder, progress, engine, listeners))
+    return finish(folder, failed)

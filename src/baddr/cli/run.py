@@ -1,0 +1,80 @@
+"""`baddr run DOMAIN`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from baddr.cli.folders import interruptible, numbered, stem_of
+from baddr.cli.options import Config, Debug, DryRun, Flat, Track, Watch, Where, engine_of
+from baddr.cli.parse import parse_with_domain
+from baddr.cli.progress import followed
+from baddr.cli.summary import describe_plan, finish
+from baddr.files.store import Folder
+from baddr.lab import catalog
+from baddr.lab.experiment import Experiment
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Run(Generic[E]):
+    """Learn and act for some runs and episodes.
+
+    examples:
+      baddr run tiger
+      baddr run tiger --agent pomcp --runs 100 --episodes 20 --out results/upper-bound
+      baddr run tiger --preset paper --runs 64 --planner.num-simulations 2048 --dry-run
+      baddr run examples/machine.pomdp --agent ba-pomcp --domain.horizon 30
+      baddr run examples/maintenance.py:make_domain --domain.horizon 10
+    """
+
+    experiment: Flat[E]
+    out: Path | None = None
+    """The result folder. By default a new one in results/."""
+    config: Config = None
+    dry_run: DryRun = False
+    render: Path | None = None
+    """Draw the last episode of the traced run (run 0 without --trace): FILE.gif, FILE.png or FILE.txt."""
+    where: Flat[Where] = field(default_factory=Where)
+    track: Track = ()
+    watch: Watch = False
+    debug: Debug = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse_with_domain(Run, "run", arguments, Run)
+    experiment: Experiment[Any] = options.experiment
+    catalog.nearest("agent", experiment.agent, catalog.AGENTS)
+    if options.render is not None:
+        from baddr.domains.render import check_path
+
+        check_path(options.render)
+        experiment = replace(experiment, trace=max(experiment.trace, 0))
+    experiment.check()
+    folder = Folder(options.out or numbered(stem_of(experiment)))
+    if not options.dry_run:
+        folder.check_new()
+    engine = engine_of(options.where)
+    from baddr.lab import runner
+
+    if options.dry_run:
+        print(describe_plan(experiment, runner.estimate(experiment, engine)))
+        return 0
+    watching = options.watch, options.track
+    with followed(experiment.title, folder, *watching) as (progress, listeners):
+        how = {"engine": engine, "listeners": listeners}
+        failures = interruptible(folder, lambda: runner.begin(experiment, folder, progress, **how))
+    code = finish(experiment, folder, failures)
+    if options.render is not None:
+        _render(experiment, folder, options.render)
+    return code
+
+
+def _render(experiment: Experiment[Any], folder: Folder, path: Path) -> None:
+    from baddr.domains.render import render_episode
+    from baddr.lab.build import build_domain
+
+    names = catalog.entry(experiment.name).names(experiment.domain)
+    render_episode(folder.path / "trace.jsonl", build_domain(experiment), names, path)
+    print(f"  last episode of run {experiment.trace}: {path}")

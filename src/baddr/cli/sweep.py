@@ -1,0 +1,123 @@
+"""`baddr sweep DOMAIN`."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from tyro.conf import UseAppendAction
+
+from baddr.cli.folders import numbered, stem_of
+from baddr.cli.options import Config, Debug, Device, DryRun, Flat, Level
+from baddr.cli.parse import flag_value, parse_with_domain
+from baddr.cli.progress import progress
+from baddr.cli.summary import describe_plan, finish
+from baddr.errors import UserError
+from baddr.lab import catalog
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Sweep(Generic[E]):
+    """A run for every combination of some settings' values, and how they compare.
+
+    Each combination has a result folder of its own, all in one folder: `plot`, `compare` and `resume` take
+    them like any other. The same command with the same --out resumes where it was stopped and does not
+    repeat what is finished; more --runs or --episodes, or more values, add to it.
+
+    examples:
+      baddr sweep tiger --agent dpfrl --preset paper --runs 5 --level 2 \\
+          --over dpfrl.learning-rate=1e-4,3e-4,1e-3 --over dpfrl.num-particles=15,30,45
+      baddr sweep tiger --over agent=dpfrl,a2c --episodes 5000 --out results/memory
+      baddr sweep tiger --agent ba-pomcp --over planner.num-simulations=256,1024,4096
+    """
+
+    experiment: Flat[E]
+    over: UseAppendAction[tuple[str, ...]] = ()
+    """NAME=VALUE,VALUE,...: a setting, named as its flag is, and its values. Give it once per setting."""
+    out: Path | None = None
+    """The folder for the result folders. By default a new one in results/."""
+    level: Level = None
+    config: Config = None
+    dry_run: DryRun = False
+    device: Device = "auto"
+    debug: Debug = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = parse_with_domain(Sweep, "sweep", arguments, Sweep)
+    from baddr.lab.device import prepare
+
+    root = options.out or numbered(f"{stem_of(options.experiment)}-sweep")
+    parts = _parts(root, options.over, arguments)
+    prepare(options.device)
+    if options.dry_run:
+        return _dry_run(parts)
+    code = _compute(root, parts)
+    if code != 130:
+        _compare_parts(root, parts, options.level)
+    return code
+
+
+def _parts(root: Path, over: Sequence[str], arguments: Sequence[str]) -> list[Any]:
+    """A part for each combination, with its settings checked."""
+    from baddr.lab import sweep
+
+    values, parts = sweep.parse_over(over), []
+    for name in values:
+        if flag_value(arguments, name, ""):
+            raise UserError(f"--{name} is set and swept over; leave one of them out.")
+    for combination in sweep.combinations(values):
+        words = [*arguments, *sweep.flags(combination)]
+        experiment = parse_with_domain(Sweep, "sweep", words, Sweep).experiment
+        catalog.nearest("agent", experiment.agent, catalog.AGENTS)
+        parts.append(sweep.make_part(root, combination, experiment))
+    return parts
+
+
+def _dry_run(parts: list[Any]) -> int:
+    from baddr.lab import runner, sweep
+
+    for part in parts:
+        plan = describe_plan(part.experiment, runner.estimate(part.experiment))
+        print(f"{sweep.label(part.combination)}: {plan}")
+    return 0
+
+
+def _compute(root: Path, parts: list[Any]) -> int:
+    """All parts that are not complete yet; the exit code."""
+    from baddr.lab import runner, sweep
+
+    codes = []
+    for number, part in enumerate(parts):
+        if sweep.is_complete(part):
+            print(f"{part.folder.path} is complete.")
+            continue
+        title = f"{number + 1} of {len(parts)}, {sweep.label(part.combination)}"
+        try:
+            with progress(title) as show:
+                failures = sweep.compute(part, show)
+        except runner.Interrupted:
+            message = f"interrupted; all work is kept. Resume with the same command and --out {root}"
+            print(f"baddr: {message}", file=sys.stderr)
+            return 130
+        codes.append(finish(part.experiment, part.folder, failures))
+    return max(codes, default=0)
+
+
+def _compare_parts(root: Path, parts: list[Any], level: float | None) -> None:
+    """A sweep's table and picture."""
+    from baddr.lab import sweep
+    from baddr.lab.plots import plot_curves
+    from baddr.lab.statistics import compare, default_window
+
+    results = sweep.results_of(parts)
+    shortest = min(int(columns["episode"].max()) + 1 for columns in results.values())
+    last = max(1, shortest // 10)
+    rows = compare(results, last, level, default_window(shortest))
+    print(f"\ndiscounted returns; final: the last {last} episodes")
+    print("\n".join(sweep.table(parts, list(rows.values()), level)))
+    plot_curves(results, "", [root / "curves.png"])
+    print(f"curves of all: {root / 'curves.png'}")
