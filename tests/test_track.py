@@ -135,8 +135,9 @@ def test_the_picture_follows_the_episodes():
     watch = Watch("baddr on tiger")
     assert watch.lines(60)[0] == "baddr on tiger"
     watch.progress("pretraining", 3, 8, 0.5)
-    assert "pretraining 3/8 batches, loss 0.500" in watch.lines(60)[1]
+    assert "pre-training: 3/8 batches, loss 0.500" in watch.lines(60)[1]
     watch.progress("episodes", 0, 9, float("nan"))
+    assert watch.lines(60)[1].startswith("0/9 episodes  ")  # no return before an episode has ended
     watch(rows((0, 0), (1, 0), (0, 1), (2, 0)))
     watch.progress("episodes", 4, 9, 1.25)
     lines = watch.lines(80)

@@ -16,7 +16,7 @@ import baddr
 from baddr.cli import main
 from baddr.files.store import unpack
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent.parent / "data"
 # One shape for all tests: what one of them compiled, the others find in the cache.
 SMALL = ["--planner.num-simulations", "64", "--filter.num-particles", "64", "--chunk-size", "2"]
 RUN = ["run", "tiger", "--agent", "ba-pomcp", "--runs", "4", *SMALL]
