@@ -4,9 +4,7 @@ import fcntl
 import hashlib
 import io
 import json
-import os
 import shutil
-import tempfile
 import tomllib
 import warnings
 from collections.abc import Mapping
@@ -18,41 +16,11 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from baddr.errors import StorageError, UserError
+from baddr.files.rows import read_results
+from baddr.files.tables import Arrays
+from baddr.files.writing import write
 
-Arrays = dict[str, np.ndarray]
 KEPT = 2  # checkpoints per chunk: the newest, and one to fall back to
-
-
-def write(path: Path, data: bytes) -> None:
-    """All of `data`, or the file as it was; after a power failure too."""
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-        temporary = None
-        _flush(path.parent)
-    except OSError as error:
-        if temporary is not None:
-            with suppress(OSError):
-                os.unlink(temporary)
-        reason = error.strerror or str(error)
-        raise StorageError(f"Cannot write {path}: {reason.lower()}; nothing was overwritten.") from error
-
-
-def _flush(folder: Path) -> None:
-    """Have the names in a folder on disk, not in memory only; some file systems know no such thing."""
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 # Settings as TOML.
@@ -120,30 +88,6 @@ def _may_be_tuple(settings: Any, field: str) -> bool:
     return any(get_origin(part) is tuple for part in (kind, *get_args(kind)))
 
 
-# Tables.
-
-
-def write_table(path: Path, columns: Arrays) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer, compression="zstd")
-    write(path, buffer.getvalue())
-
-
-def read_table(path: Path) -> Arrays:
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise UserError(f"There is no {path.name} in {path.parent}: no run has left results there.") from None
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path} cannot be read as Parquet: {error}.") from error
-    return {name: table[name].to_numpy() for name in table.column_names}
-
-
 # Checkpoints: a line with the SHA-256 of the rest, then an .npz archive without pickles.
 
 
@@ -188,6 +132,11 @@ class Folder:
     @property
     def episodes(self) -> Path:
         return self.path / "episodes.parquet"
+
+    @property
+    def rows(self) -> Path:
+        """What episodes.parquet does not have yet."""
+        return self.path / "episodes.log"
 
     @property
     def free(self) -> int:
@@ -275,5 +224,7 @@ class Folder:
 
 
 def load_results(path: str | Path) -> Arrays:
-    """`episodes.parquet` of a result folder: one array per column, one entry per run and episode."""
-    return read_table(Folder(Path(path)).episodes)
+    """The episodes of a result folder, also while it runs or after it was killed: one array per column, one
+    entry per run and episode, in this order."""
+    folder = Folder(Path(path))
+    return read_results(folder.rows, folder.episodes)

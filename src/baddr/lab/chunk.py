@@ -35,7 +35,9 @@ from baddr.lab.experiment import Experiment, of_folder
 # How hard LLVM works on a CPU's programs. The first beliefs are made once; real steps are as fast as with
 # higher levels, which take a fifth longer to compile; updates of learners gain 5 % by the highest.
 START_LEVEL, STEP_LEVEL, LEARNER_LEVEL = 0, 1, 3
-STEPS_PER_BLOCK = 8  # real steps between two looks at the clock; fewer until an episode has ended: news early
+# Real steps between two looks at the clock: fewer until an episode has ended, and where steps take long, so
+# that rows are told early.
+STEPS_PER_BLOCK, SECONDS_PER_BLOCK = 8, 1.0
 
 
 @dataclass(frozen=True)
@@ -162,13 +164,15 @@ class Chunk:
         """A block of steps of every run; the episodes that ended in it."""
         experiment, world, agent = self.work
         episodes = jax.device_put(np.int32(experiment.episodes))
-        failed, steps = np.array(self.runs.failed), []
+        failed, steps, started = np.array(self.runs.failed), [], time.monotonic()
         for _ in range(1 if isinstance(agent, A2C) else self.block):
             self.runs, step = self.program.advance(self.runs, agent, world, episodes)
             steps.append(step)
         steps = jax.tree.map(lambda *x: np.concatenate(x), *jax.device_get(steps))
         new = rows_of(steps, self.first)
-        if len(new["run"]):
+        if time.monotonic() - started > SECONDS_PER_BLOCK:
+            self.block = max(1, self.block // 2)
+        elif len(new["run"]):
             self.block = min(2 * self.block, STEPS_PER_BLOCK)
         self.rows = {name: np.concatenate([self.rows[name], new[name]]) for name in self.rows}
         self.failures += _failures_of(failed, self.runs, steps, self.first)

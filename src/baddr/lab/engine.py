@@ -24,7 +24,8 @@ import jax
 import numpy as np
 
 from baddr.errors import ClusterError, UserError
-from baddr.files.store import Arrays, Folder, pack, unpack
+from baddr.files.store import Folder, pack, unpack
+from baddr.files.tables import Arrays, Frontier
 from baddr.lab.build import device_memory
 from baddr.lab.chunk import (
     Chunk,
@@ -38,7 +39,8 @@ from baddr.lab.chunk import (
     within,
 )
 
-Progress = Callable[[str, int, int, float], None]  # what is done, how much, of how much, and its value
+# What is done, how much, of how much, and its value: None where no episode has ended.
+Progress = Callable[[str, int, int, float | None], None]
 Listener = Callable[[Arrays], None]  # is told the episodes that ended, as columns
 RECENT = 200  # episodes per chunk in the mean that the progress shows
 
@@ -64,24 +66,21 @@ class Board:
 
     def __init__(self, runs: int, episodes: int, progress: Progress, listeners: Sequence[Listener] = ()):
         self.total, self.progress, self.listeners = runs * episodes, progress, listeners
-        self.ended = np.zeros(runs, np.int64)  # episodes, of each run
+        self.frontier = Frontier()
         self.recent: dict[int, deque[float]] = {}
         self.stop, self.lock = threading.Event(), threading.Lock()
 
     def post(self, chunk: int, rows: Arrays) -> None:
         """Episodes of a chunk. Those that are computed again, after a loss, are not told twice."""
         with self.lock:
-            # The episodes of a run end in their order.
-            new = rows["episode"] >= self.ended[rows["run"]]
-            rows = {name: column[new] for name, column in rows.items()}
-            np.maximum.at(self.ended, rows["run"], rows["episode"] + 1)
+            rows = self.frontier.take(rows)
             self.recent.setdefault(chunk, deque(maxlen=RECENT)).extend(rows["discounted_return"])
             if len(rows["run"]):
                 for listener in self.listeners:
                     listener(rows)
             means = [np.mean(values) for values in self.recent.values() if values]
-            recent = float(np.mean(means)) if means else float("nan")
-            self.progress("episodes", int(self.ended.sum()), self.total, recent)
+            recent = float(np.mean(means)) if means else None
+            self.progress("episodes", int(self.frontier.ended.sum()), self.total, recent)
 
 
 class Local:

@@ -10,6 +10,7 @@ import numpy as np
 
 from baddr.errors import UserError
 from baddr.files.store import Arrays, write
+from baddr.lab.columns import histograms, means
 from baddr.lab.statistics import (
     Estimate,
     curve_of,
@@ -64,7 +65,7 @@ def plot_belief(columns: Arrays, title: str, path: Path) -> None:
 
     Draws the columns NAME_mean_I of the results, and nothing where there are none.
     """
-    names = [name for name in columns if "_mean_" in name]
+    names = means(columns)
     if not names:
         return
     figure, axes = _figure()
@@ -87,10 +88,7 @@ def plot_histograms(columns: Arrays, title: str, truth: Callable[[str], Any], fo
     Draws the columns NAME_histogram_I of the results, the mass in each of equal bins of [0, 1], as NAME.png;
     `truth` gives a name's true value, or None.
     """
-    for name in dict.fromkeys(
-        column.partition("_histogram_")[0] for column in columns if "_histogram_" in column
-    ):
-        bins = [column for column in columns if column.startswith(f"{name}_histogram_")]
+    for name, bins in histograms(columns).items():
         mass = np.stack([np.nanmean(per_run(columns, column), axis=0) for column in bins])
         figure, axes = _figure()
         edges = 0.5 + np.arange(mass.shape[1] + 1), np.linspace(0, 1, len(bins) + 1)
@@ -218,7 +216,7 @@ def _histograms(curve: Any, data: Data) -> list[Panel]:
     """The belief over the hearing accuracy: one run's after some episodes, and the mean over all runs."""
     results = data.results[curve.name]
     first = next(iter(results.values()))
-    bins = [name for name in first if name.startswith("accuracy_histogram_")]
+    bins = histograms(first)["accuracy"]
     tables = {seed: [per_run(columns, name) for name in bins] for seed, columns in results.items()}
     run = np.stack([table[0] for table in next(iter(tables.values()))])  # [bin, episode]
     mass = np.stack([np.nanmean(np.concatenate(t), axis=0) for t in zip(*tables.values(), strict=True)])

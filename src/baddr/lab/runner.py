@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
-import numpy as np
 
 from baddr import __version__
 from baddr.agents.learners import A2C
@@ -30,7 +29,10 @@ from baddr.domains.domain import Domain
 from baddr.errors import UserError
 from baddr.fast import table_search
 from baddr.fast.pretrain import Fit
-from baddr.files.store import KEPT, Arrays, Folder, write, write_table
+from baddr.files.rows import RowLog
+from baddr.files.store import KEPT, Folder
+from baddr.files.tables import joined, write_table
+from baddr.files.writing import write
 from baddr.lab.build import (
     Test,
     build_agent,
@@ -285,11 +287,14 @@ def _run(
     board: Board,
 ) -> list[Failure]:
     began = time.monotonic()
-    with _stop_on_signals(board.stop), _measured(test, board) as measured:
+    rows = RowLog(folder.rows, folder.episodes)
+    board.listeners = (rows, *board.listeners)
+    with _stop_on_signals(board.stop), _measured(test, board) as measured, closing(rows):
         left = engine.compute(work, manifest["chunks"], folder, board, float(SECONDS_BETWEEN_CHECKPOINTS))
     manifest["wall_seconds"] += round(time.monotonic() - began, 3)
     failures = [failure for chunk in left for failure in chunk.failures]
-    _write_rows(folder, [chunk.rows for chunk in left])
+    write_table(folder.episodes, joined([chunk.rows for chunk in left]))
+    rows.remove()
     trace = [step for chunk in left for step in chunk.trace]
     if trace:
         write(folder.path / "trace.jsonl", "".join(json.dumps(step) + "\n" for step in trace).encode())
@@ -320,13 +325,6 @@ def _measured(test: Test | None, board: Board) -> Iterator[Future[Fit | None]]:
             yield pool.submit(fit)
         finally:
             begun.set()
-
-
-def _write_rows(folder: Folder, tables: list[Arrays]) -> None:
-    """episodes.parquet, sorted by run and episode."""
-    columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
-    order = np.lexsort((columns["episode"], columns["run"]))
-    write_table(folder.episodes, {name: column[order] for name, column in columns.items()})
 
 
 @contextmanager

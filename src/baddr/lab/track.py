@@ -6,18 +6,19 @@ killed program left half-written at a file's end is cut off first. Needs neither
 """
 
 import json
-import os
 import struct
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from baddr.errors import StorageError
-from baddr.files.store import Arrays, Folder
+from baddr.files.store import Folder
+from baddr.files.tables import Arrays
+from baddr.files.writing import Log
+from baddr.lab.columns import numbers
 
 JSONL, TENSORBOARD = "metrics.jsonl", "tensorboard"
 
@@ -36,49 +37,11 @@ def trackers(names: Sequence[str], folder: Folder) -> Iterator[list["JsonLines |
         yield chosen
 
 
-class _Log:
-    """A file that only grows, by whole records."""
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.file: IO[bytes] | None = None
-
-    def open(self, whole: int) -> None:
-        """Go on after the first so many bytes; what follows them is cut off."""
-        with self._told():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.file = open(self.path, "ab", buffering=0)
-            self.file.truncate(whole)
-
-    def append(self, records: bytes) -> None:
-        assert self.file is not None
-        with self._told():
-            os.lseek(self.file.fileno(), 0, os.SEEK_END)
-            while records:  # a disk that fills up may take a part
-                records = records[self.file.write(records) :]
-
-    def read(self) -> bytes:
-        with self._told():
-            return self.path.read_bytes() if self.path.exists() else b""
-
-    def close(self) -> None:
-        if self.file is not None:
-            self.file.close()
-
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise StorageError(f"Cannot write {self.path}: {reason}.") from error
-
-
 class JsonLines:
     """metrics.jsonl: a line per run and episode, with all columns of episodes.parquet, as they come."""
 
     def __init__(self, folder: Folder):
-        self.log = _Log(folder.path / JSONL)
+        self.log = Log(folder.path / JSONL)
         self.ended: dict[int, int] = {}  # episodes in the file, by run
 
     def __call__(self, rows: Arrays) -> None:
@@ -142,7 +105,7 @@ class Events:
 class _Curve:
     def __init__(self, path: Path, first: int, last: int):
         self.first, self.last = first, last
-        self.log = _Log(path / f"runs-{first}-{last - 1}" / "events.out.tfevents.baddr")
+        self.log = Log(path / f"runs-{first}-{last - 1}" / "events.out.tfevents.baddr")
         content = self.log.read()
         lengths = list(_whole_records(content))
         self.log.open(lengths[-1] if lengths else 0)
@@ -154,7 +117,7 @@ class _Curve:
 
     def add(self, rows: Arrays) -> None:
         mine = (rows["run"] >= self.first) & (rows["run"] < self.last) & (rows["episode"] >= self.written)
-        shown = [name for name in rows if name not in ("run", "episode") and "_histogram_" not in name]
+        shown = numbers(rows)
         for i in np.flatnonzero(mine):
             episode = int(rows["episode"][i])
             sums = self.sums.setdefault(episode, dict.fromkeys(shown, 0.0))

@@ -6,25 +6,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from baddr.files.store import Arrays
+from baddr.files.tables import Arrays
+from baddr.lab.columns import of_kind
 from baddr.lab.progress import amount
 
 HEIGHT = 12  # lines of the curve
 POINTS = 40  # of it at most: episodes beside each other are averaged
-# How an episode went; other columns are what the belief says about the model.
-USUAL = (
-    "run",
-    "episode",
-    "return",
-    "discounted_return",
-    "length",
-    "simulated_steps",
-    "min_effective_sample_size",
-    "min_distinct_ancestors",
-    "resamplings",
-    "filled_particles",
-    "impossible_observations",
-)
 
 
 @contextmanager
@@ -88,9 +75,8 @@ class Watch:
         self.sums, self.counts = np.pad(self.sums, (0, more)), np.pad(self.counts, (0, more))
         np.add.at(self.sums, rows["episode"], rows["discounted_return"])
         np.add.at(self.counts, rows["episode"], 1)
-        names = [name for name in rows if name not in USUAL and "_histogram_" not in name]
         latest = rows["episode"] == rows["episode"].max()
-        self.belief = {name: float(rows[name][latest].mean()) for name in names}
+        self.belief = {name: float(rows[name][latest].mean()) for name in of_kind(rows, "belief")}
 
     def lines(self, width: int) -> list[str]:
         lines = [self.title, *self._curve(width), self._standing()]

@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from baddr.errors import StorageError, UserError
-from baddr.files import store
-from baddr.files.store import Folder
+from baddr.files.store import Folder, load_results
+from baddr.files.writing import Log
 from baddr.lab import runner
 from baddr.lab.experiment import Experiment, extend, of_folder, preset
 from baddr.lab.track import trackers
@@ -50,11 +51,18 @@ class Disk:
 
     def __init__(self, patch: pytest.MonkeyPatch, fault: str, n: int):
         self.fault, self.n, self.count = fault, n, 0
-        self.replace, self.fsync, self.mkstemp = os.replace, os.fsync, store.tempfile.mkstemp
+        self.replace, self.fsync, self.mkstemp, self.append = (
+            os.replace,
+            os.fsync,
+            tempfile.mkstemp,
+            Log.append,
+        )
         if fault in ("no space", "partial file"):
             patch.setattr(os, "fsync", self.on_fsync)
+        elif fault == "torn record":
+            patch.setattr(Log, "append", lambda log, records: self.on_append(log, records))
         elif fault == "no permission":
-            patch.setattr(store.tempfile, "mkstemp", self.on_mkstemp)
+            patch.setattr(tempfile, "mkstemp", self.on_mkstemp)
         else:
             patch.setattr(os, "replace", self.on_replace)
 
@@ -69,6 +77,12 @@ class Disk:
                 raise Killed
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.fsync(descriptor)
+
+    def on_append(self, log: Log, records: bytes) -> None:
+        if log.path.name == "episodes.log" and self._now():
+            self.append(log, records[: len(records) // 2])
+            raise Killed
+        self.append(log, records)
 
     def on_mkstemp(self, *arguments, **options):
         if self._now():
@@ -96,7 +110,7 @@ def left(folder: Folder) -> list[object]:
 SLOW = [pytest.param(fault, marks=pytest.mark.slow) for fault in ("killed before", "killed after")]
 
 
-@pytest.mark.parametrize("fault", ["no space", "no permission", "partial file", *SLOW])
+@pytest.mark.parametrize("fault", ["no space", "no permission", "partial file", "torn record", *SLOW])
 def test_a_fault_at_any_write_costs_nothing(fault, tmp_path, monkeypatch):
     """The n-th write fails, for every n: going on gives what an undisturbed run gives."""
     monkeypatch.setattr(runner, "SECONDS_BETWEEN_CHECKPOINTS", 0)
@@ -113,9 +127,41 @@ def test_a_fault_at_any_write_costs_nothing(fault, tmp_path, monkeypatch):
             Disk(patch, fault, n)
             with pytest.raises((StorageError, Killed)):
                 carry_on(folder)
+        assert lines_of(folder) <= lines_of(whole), n
         carry_on(folder)
         assert left(folder) == left(whole), n
-        assert not list(folder.path.rglob("*.part")), n
+        assert not list(folder.path.rglob("*.part")) and not folder.rows.exists(), n
+
+
+def lines_of(folder: Folder) -> set[tuple[float, ...]]:
+    """The rows so far, each once and in order."""
+    try:
+        rows = list(zip(*load_results(folder.path).values(), strict=True))
+    except UserError as error:
+        assert "no run has left results" in str(error)
+        return set()
+    keys = [row[:2] for row in rows]
+    assert keys == sorted(set(keys))
+    return set(rows)
+
+
+def test_rows_are_on_disk_as_soon_as_episodes_end(tmp_path):
+    """A running experiment is read at every news of it, and killed at the tenth: nothing of it is lost."""
+    whole, folder, told = Folder(tmp_path / "whole"), Folder(tmp_path / "killed"), []
+    runner.begin(EXPERIMENT, whole, lambda *_: None)
+
+    def listen(rows) -> None:
+        told.extend(zip(*rows.values(), strict=True))
+        assert lines_of(folder) == set(told)
+        if len(told) >= 10:
+            raise Killed
+
+    with pytest.raises(Killed):
+        runner.begin(EXPERIMENT, folder, lambda *_: None, listeners=[listen])
+    assert not folder.episodes.exists()
+    assert set(told) <= lines_of(folder) <= lines_of(whole)
+    runner.go_on(EXPERIMENT, folder, lambda *_: None)
+    assert folder.episodes.read_bytes() == whole.episodes.read_bytes() and not folder.rows.exists()
 
 
 def test_a_folder_that_never_began_is_no_obstacle(tmp_path):

@@ -221,7 +221,7 @@ NETWORKS = ["--network.hidden", "8", "--pretrain.batches", "32", "--pretrain.max
 def test_what_an_experiment_needs_travels_to_the_workers(arguments, local, tmp_path, monkeypatch):
     """Networks, files and learned beliefs: the workers have neither the cache nor the folders."""
     pytest.importorskip("ray")
-    monkeypatch.chdir(Path(__file__).parent.parent)
+    monkeypatch.chdir(Path(__file__).parents[2])
     arguments = [str(local) if argument == "LOCAL" else argument for argument in arguments]
     for engine in ("local", "ray"):
         size = ["--runs", "3", "--episodes", "5", "--engine", engine, "--out", tmp_path / engine]
