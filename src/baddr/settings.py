@@ -14,14 +14,14 @@ class Planner:
     """PO-UCT (Alg. 2)."""
 
     num_simulations: int = 4096
-    """Simulations per action."""
+    """Simulations per real step."""
     exploration: float = 100.0
-    """The UCB constant u: about the range of an episode's returns."""
+    """The exploration constant u of UCB: about the range of an episode's returns."""
     depth: int = 0
-    """Search depth; 0: to the end of the episode."""
+    """Depth of the search. 0: to the end of the episode."""
     lanes: int = 0
-    """Simulations of one tree in flight at a time; 1: PO-UCT as published; 0: chosen so that few runs fill
-    the device."""
+    """Simulations in flight in one tree. 1: PO-UCT as published. 0: chosen so that few runs fill the
+    device."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -37,19 +37,20 @@ class Filter:
     """The belief update (Alg. 1)."""
 
     kind: Literal["rejection", "importance"] = "importance"
-    """Rejection sampling, or importance sampling."""
+    """How beliefs are updated: by rejection sampling or by importance sampling."""
     num_particles: int = 1024
-    """Particles in the belief."""
+    """Number of particles in the belief."""
     resample_below: float = 128.0
-    """Importance: resample where the effective sample size is below this (above n: at every step)."""
+    """Importance: resample when the effective sample size is below this (above n: at every step)."""
     resampling: Literal["systematic", "independent"] = "systematic"
-    """Importance: by a comb of one random number, or by independent draws (the published factored one)."""
+    """Importance: draw ancestors with one shared random number (systematic), or one by one (independent, as
+    in the published FBA-POMCP)."""
     max_tries: int = 1000
-    """Rejection: proposals per particle before the depletion policy takes over."""
+    """Rejection: tries per particle. Particles still missing are then filled in (depletion)."""
     weight_after_update: bool = False
-    """Importance: weigh by the parameters after U, as the authors' program does."""
+    """Importance: compute weights after the update U, as the authors' program does."""
     learn_terminal: bool = True
-    """Learn from the step that ends an episode."""
+    """Learn from the last step of an episode too."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -67,24 +68,24 @@ class Network:
     """The two dropout networks of a particle, T and O (Sec. 4.1). Defaults: the paper's tiger."""
 
     hidden: int = 32
-    """Nodes per hidden layer."""
+    """Nodes in each hidden layer."""
     layers: int = 3
-    """Layers, the output layer included."""
+    """Number of layers, with the output layer."""
     dropout: float = 0.5
-    """Dropout probability p; never switched off."""
+    """Probability of dropping a node. Dropout is never switched off."""
     dropout_placement: Literal["first", "all"] = "first"
-    """Dropout after the first hidden layer only (as the authors' program does), or after all of them."""
+    """Dropout after the first hidden layer only (as in the authors' program), or after all hidden layers."""
     inputs: Inputs | tuple[Inputs, ...] = "raw"
-    """Coding of the state features, for all or one for each: integers as they are (the authors'), scaled to
-    [-1, 1], or one-hot. Actions are always one-hot."""
+    """How state features are encoded: as integers (raw, as in the authors' program), scaled to [-1, 1], or
+    one-hot. One word for all features, or one for each. Actions are always one-hot."""
     learning_rate: float = 0.005
-    """Online learning rate: the step of U."""
+    """Learning rate of the online update U."""
     learn_transition: bool = True
-    """U trains the T-network."""
+    """Train the transition network online."""
     learn_observation: bool = True
-    """U trains the O-network."""
+    """Train the observation network online."""
     redraw_masks: bool = False
-    """Draw new dropout masks at every simulated step (the authors' program) instead of once a simulation."""
+    """Draw new dropout masks at each simulated step (as in the authors' program), not once per simulation."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -100,17 +101,17 @@ class Pretrain:
     """Supervised training of the prior's networks on sampled simulators (Sec. 4.2)."""
 
     num_networks: int = 1
-    """Networks in the ensemble."""
+    """Number of networks in the ensemble."""
     batches: int = 4096
-    """Batches of fresh samples."""
+    """Number of batches, each of fresh samples."""
     batch_size: int = 32
-    """Samples per batch."""
+    """Samples in each batch."""
     learning_rate: float = 0.1
     """Learning rate of pre-training."""
     optimizer: Literal["sgd", "adam"] = "sgd"
     """Optimiser of pre-training."""
     max_gap: float = 0.1
-    """A network failed to fit where its cross-entropy ends this many nats above its simulator's entropy."""
+    """Warn of a network whose cross-entropy ends more than this many nats above its simulator's entropy."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -127,15 +128,15 @@ class Factored:
     """The Bayes network of agent fba-pomcp (Katt et al. 2019)."""
 
     graph: str = "default"
-    """One of the domain's graphs: `default` everywhere, `figure` in road-racing, `uncertain-observation` in
-    collision-avoidance."""
+    """Which of the domain's graphs to use: every domain with graphs has default, road-racing also figure,
+    collision-avoidance also uncertain-observation."""
     structure: Literal["true", "uncertain", "matched", "full"] = "true"
-    """The graph as it is; the edges of its uncertain nodes drawn for each particle; only those drawn that the
-    prior counts do not depend on; or all of them present."""
+    """Edges of uncertain nodes: as the graph has them (true), drawn for each particle (uncertain), drawn only
+    where the prior counts do not depend on them (matched), or all present (full)."""
     edge_probability: float = 0.5
-    """The probability of an uncertain edge."""
+    """Prior probability of an uncertain edge."""
     model: Literal["expected", "sampled"] = "expected"
-    """Each simulation plans with the expected model of its particle's counts, or with one drawn from them."""
+    """The model of each simulation: the one that its particle's counts expect, or one drawn from them."""
 
     def problems(self) -> list[str]:
         holds = 0 <= self.edge_probability <= 1
@@ -155,36 +156,36 @@ class DPFRL:
     and the published program's where it is silent. Agent a2c has a GRU in the particle filter's place."""
 
     learning_rate: float = 3e-4
-    """Step size of RMSProp, constant."""
+    """Constant step size of RMSProp."""
     num_particles: int = 30
-    """K: latent particles (not used by a2c)."""
+    """K: number of latent particles (not used by a2c)."""
     actors: int = 16
-    """B: environments that one learner acts in at once."""
+    """B: environments that each learner acts in at the same time."""
     sample_length: int = 5
-    """n: steps of every actor per update."""
+    """n: steps of each actor between updates."""
     back_segments: int = 5
-    """m: back-propagation reaches through windows of 1, 2, ... m samples of n steps, in turn; 1: none."""
+    """m: back-propagation goes through 1, 2, ..., m samples of n steps, in turn. 1: only one."""
     hidden: int = 128
-    """h: numbers per particle, and of the belief's summary."""
+    """h: size of each particle and of the belief's summary."""
     observation_width: int = 64
     """Nodes in each of the two layers that encode a one-hot observation."""
     action_width: int = 64
-    """Nodes that encode the action before."""
+    """Nodes that encode the last action."""
     features: int = 256
-    """F: moment-generating features of the belief (not used by a2c)."""
+    """F: number of moment-generating features of the belief (not used by a2c)."""
     resampling: float = 0.9
     """alpha: soft resampling draws from alpha p + (1 - alpha) / K (not used by a2c)."""
     encoder: Literal["auto", "onehot", "grid"] = "auto"
-    """One-hot features and 2 layers, or an embedding and 3 convolutions; auto: grid where 12 features or more
-    all have the same number of values, above 2."""
+    """How observations are encoded: one-hot with two layers, or as a grid with an embedding and three
+    convolutions. auto: grid for 12 or more features that all have the same number of values, above 2."""
     grid_columns: int = 3
-    """Columns of the grid that the observation features fill, row by row."""
+    """Columns of the grid. Observation features fill it row by row."""
     embedding: int = 8
-    """Numbers that stand for a cell of the grid."""
+    """Size of the embedding of a cell of the grid."""
     start_action: Literal["first", "none"] = "first"
-    """The action before an episode's first observation: action 0 (the published program's), or none."""
+    """The action before an episode's first observation: action 0 (as in the published program), or none."""
     reward_scale: float = 1.0
-    """Learn from rewards times this; what is recorded is not scaled."""
+    """Multiply rewards by this for learning. Recorded returns are not scaled."""
     critic_coefficient: float = 0.5
     """Weight of the critic's loss."""
     actor_coefficient: float = 1.0
@@ -192,11 +193,11 @@ class DPFRL:
     entropy_coefficient: float = 0.01
     """Weight of the entropy bonus."""
     max_gradient_norm: float = 5.0
-    """Longer gradients are shortened to this (the published program: 0.5)."""
+    """Clip gradients to this norm (the published program: 0.5)."""
     decay: float = 0.99
-    """RMSProp's decay of the mean square."""
+    """Decay of RMSProp's mean square."""
     epsilon: float = 1e-5
-    """RMSProp divides by the root of the mean square plus this."""
+    """RMSProp divides by the root of the mean square, plus this."""
 
     def problems(self) -> list[str]:
         least = ("num_particles", "actors", "sample_length", "back_segments", "hidden", "observation_width")

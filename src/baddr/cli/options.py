@@ -16,6 +16,7 @@ Device = Annotated[
     Literal["auto", "cpu", "gpu"], arg(help="What to compute on. auto: a GPU if JAX sees one.")
 ]
 DryRun = Annotated[bool, arg(help="Say what would run, estimate memory and time, and stop.")]
+Out = Annotated[Path | None, arg(metavar="DIR", help="The folder to write. By default a new one in results.")]
 Config = Annotated[
     Path | None, arg(help="A TOML file with settings. They replace the preset's, and flags replace them.")
 ]
@@ -43,8 +44,8 @@ class Where:
 
     engine: Literal["local", "ray"] = "local"
     """Compute in this process, or on a Ray cluster."""
-    address: str = ""
-    """HOST:PORT of the Ray cluster's head. Without it, Ray uses this machine's cores."""
+    address: Annotated[str, arg(metavar="HOST:PORT")] = ""
+    """The head of the Ray cluster. Without it, Ray uses this machine's cores."""
     cpus_per_chunk: float = 1.0
     """CPU cores that Ray gives to each chunk of runs."""
     gpus_per_chunk: float = -1.0

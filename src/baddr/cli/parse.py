@@ -3,13 +3,15 @@
 import contextlib
 import io
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_origin
 
 import tyro
 
+from baddr.cli.help import HELP, agent_help, command_help
 from baddr.errors import UserError
 from baddr.files.store import merge, read_toml
 from baddr.lab import catalog
@@ -22,6 +24,9 @@ def parse(
     options: Any, command: str, arguments: Sequence[str], default: Any = None, others: bool = False
 ) -> Any:
     """tyro, with its complaint as one sentence; `others` lets arguments that are not options' pass."""
+    if asks_for_help(arguments):
+        print(command_help(get_origin(options) or options, default), end="")
+        sys.exit(0)
     given = {} if default is None else {"default": default}
     complaint = io.StringIO()
     try:
@@ -48,6 +53,10 @@ def _sentence(box: str, command: str) -> str:
     return f"{said}. (`baddr {command} --help` lists the options.)"
 
 
+def asks_for_help(arguments: Sequence[str]) -> bool:
+    return not set(HELP).isdisjoint(arguments)
+
+
 def flag_value(arguments: Sequence[str], name: str, default: str) -> str:
     """A flag's value before the command line is parsed: it decides what the defaults are."""
     for i, argument in enumerate(arguments):
@@ -69,6 +78,9 @@ def parse_with_domain(
     start = preset(name, agent, sizes, domain)
     if config:
         start = from_toml(Path(config), start)
+    if asks_for_help(flags) and "--help-all" not in flags:
+        print(agent_help(options, default(start)), end="")
+        sys.exit(0)
     kind = options[Experiment[type(start.domain)]]  # type: ignore[misc]
     return parse(kind, f"{command} {name}", flags, default(start))
 
@@ -76,7 +88,7 @@ def parse_with_domain(
 def domain_first(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
     """DOMAIN and the flags after it; `--help` alone is answered for tiger."""
     if not arguments or arguments[0].startswith("-"):
-        if {"-h", "--help"}.isdisjoint(arguments):
+        if not asks_for_help(arguments):
             known = ", ".join(catalog.DOMAINS)
             raise UserError(
                 f"Name a domain first: `baddr {command} DOMAIN ...`; known: {known}; or a file (.pomdp, .py)."
@@ -106,7 +118,7 @@ def _domain_settings(command: str, name: str, flags: Sequence[str], config: str)
     if config:
         table = {name: value for name, value in read_toml(Path(config)).items() if name == "domain"}
         settings = merge(_Domain(settings), table, config).domain
-    flags = [flag for flag in flags if flag not in ("-h", "--help")]
+    flags = [flag for flag in flags if flag not in HELP]
     if any(flag.startswith("--domain.") for flag in flags):
         kind = _Domain[type(settings)]  # type: ignore[misc]
         settings = parse(kind, f"{command} {name}", flags, _Domain(settings), others=True).domain

@@ -4,13 +4,12 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
 from baddr.cli.folders import interruptible, numbered
-from baddr.cli.options import Debug, Flat, Watch, Where, engine_of
+from baddr.cli.options import Debug, Flat, Out, Watch, Where, engine_of
 from baddr.cli.parse import parse
 from baddr.cli.progress import whole_progress
 
@@ -43,8 +42,7 @@ class Reproduce:
     """Ensembles of networks that each curve of baddr or filtering pools. 0: the preset's."""
     seed: int = 0
     """The first seed. Each ensemble has its own."""
-    out: Path | None = None
-    """The folder. By default a new one in results/."""
+    out: Out = None
     dry_run: bool = False
     """List the experiments, estimate memory and time, and stop."""
     where: Flat[Where] = field(default_factory=Where)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from baddr.cli.folders import interruptible, numbered, stem_of
-from baddr.cli.options import Config, Debug, DryRun, Flat, Track, Watch, Where, engine_of
+from baddr.cli.options import Config, Debug, DryRun, Flat, Out, Track, Watch, Where, engine_of
 from baddr.cli.parse import parse_with_domain
 from baddr.cli.progress import followed
 from baddr.cli.summary import describe_plan, finish
@@ -30,8 +30,7 @@ class Run(Generic[E]):
     """
 
     experiment: Flat[E]
-    out: Path | None = None
-    """The result folder. By default a new one in results/."""
+    out: Out = None
     config: Config = None
     dry_run: DryRun = False
     render: Path | None = None

@@ -4,12 +4,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from tyro.conf import UseAppendAction
+from tyro.conf import UseAppendAction, arg
 
 from baddr.cli.folders import numbered, stem_of
-from baddr.cli.options import Config, Debug, Device, DryRun, Flat, Level
+from baddr.cli.options import Config, Debug, Device, DryRun, Flat, Level, Out
 from baddr.cli.parse import flag_value, parse_with_domain
 from baddr.cli.progress import progress
 from baddr.cli.summary import describe_plan, finish
@@ -35,10 +35,9 @@ class Sweep(Generic[E]):
     """
 
     experiment: Flat[E]
-    over: UseAppendAction[tuple[str, ...]] = ()
-    """NAME=VALUE,VALUE,...: a setting, named as its flag is, and its values. Give it once per setting."""
-    out: Path | None = None
-    """The folder for the result folders. By default a new one in results/."""
+    over: UseAppendAction[Annotated[tuple[str, ...], arg(metavar="NAME=VALUE,...")]] = ()
+    """A setting, named as its flag is, and the values to try. Give it once per setting."""
+    out: Out = None
     level: Level = None
     config: Config = None
     dry_run: DryRun = False

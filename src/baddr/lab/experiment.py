@@ -21,21 +21,23 @@ class Experiment(Generic[DomainSettings]):
     agent: str = "baddr"
     """Who acts: baddr, filtering, ba-pomcp, fba-pomcp, pomcp, dpfrl, a2c or random."""
     preset: Literal["quick", "paper"] = "quick"
-    """Where settings start from: `quick` (minutes) or `paper` (the paper's sizes)."""
+    """The settings to start from. quick: takes minutes. paper: the paper's sizes."""
     runs: int = 32
-    """Independent runs."""
+    """Number of independent runs."""
     episodes: int = 100
-    """Episodes per run."""
+    """Number of episodes in each run."""
     seed: int = 0
-    """Run i draws its random numbers from (seed, i)."""
+    """Seed of the random numbers. Run i depends on the seed and on i alone."""
     chunk_size: int = 0
-    """Runs computed together; 0: chosen from the number of runs, cores and the memory."""
+    """Runs computed together. 0: chosen to suit the number of runs, the cores and the memory."""
     keep_beliefs: Literal["auto", "yes", "no"] = "auto"
-    """Keep what runs believe in the end, for more episodes or --prior; auto: if half of the disk will do."""
+    """Keep final beliefs (needed to add episodes or for --prior). auto: only if they fit in half of the free
+    disk."""
     prior: str = ""
-    """A result folder: run i starts from the model belief that its run i (modulo its runs) ended with."""
+    """A result folder whose final model beliefs are the prior: run i starts from its run i (modulo its number
+    of runs)."""
     trace: int = -1
-    """Write every step of this run to trace.jsonl: true states, belief, Q, action, observation; -1: none."""
+    """Write each step of this run to trace.jsonl: state, belief, Q, action, observation. -1: of no run."""
     planner: Planner = field(default_factory=Planner)
     filter: Filter = field(default_factory=Filter)
     network: Network = field(default_factory=Network)
@@ -127,7 +129,7 @@ def extend(experiment: Experiment[Any], runs: int | None, episodes: int | None) 
     if episodes is not None and episodes > experiment.episodes and experiment.keep_beliefs == "no":
         raise UserError(
             f"This experiment did not keep its beliefs, so its runs end at {experiment.episodes} episodes; "
-            "more runs can be added, or begin another one with --keep-beliefs yes."
+            "more runs can be added, or start another one with --keep-beliefs yes."
         )
     return replace(experiment, runs=runs or experiment.runs, episodes=episodes or experiment.episodes)
 

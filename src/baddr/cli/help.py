@@ -1,0 +1,217 @@
+"""What `--help` prints: the overview of commands, and a command's options with the defaults that hold.
+
+The options and their flags are tyro's; their texts are the fields' docstrings.
+"""
+
+import ast
+import functools
+import inspect
+import itertools
+import textwrap
+import types
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from tyro.conf import Positional
+
+# Each command: what it takes and what it does. Its file is named after it, and has `main(arguments)`.
+COMMANDS = {
+    "run": ("DOMAIN", "learn and act for some runs and episodes; save results and a learning curve"),
+    "resume": ("DIR", "continue an interrupted run or reproduce, or extend a finished run"),
+    "sweep": ("DOMAIN", "run every combination of some settings' values; print a table, draw a picture"),
+    "plot": ("DIR...", "draw the learning curves of several results in one picture"),
+    "compare": ("DIR...", "compare several results in numbers, with their uncertainty"),
+    "reproduce": ("FIGURE...", "make figures or tables of the paper, with data, verdicts and a report"),
+    "belief": ("DOMAIN", "print the belief after a given history, as JSON"),
+    "plan": ("DOMAIN", "print the values and visits of a search after a given history, as JSON"),
+    "check": ("DOMAIN", "check that a domain keeps its promises: shapes, ranges, probabilities"),
+    "list": ("", "list domains, agents, presets and figures"),
+    "cache": ("", "show or delete trained priors and compiled code on disk"),
+}
+HELP = ("-h", "--help", "--help-all")
+WIDTH, LEFT = 98, 34  # of a line, and of the flags in it
+FORMS = {"agent": "NAME", "prior": "DIR"}  # what stands for an option's value
+WORDS = {int: "N", float: "X", str: "TEXT", Path: "FILE"}  # and otherwise for one of its type
+TITLES = {"where": "where runs are computed"}  # of sections, where the name alone says too little
+_POSITIONAL = Positional[int].__metadata__[0]  # type: ignore[attr-defined]
+
+# The settings that each agent uses: `--help` shows no others.
+NETWORKS = ("planner", "filter", "network", "pretrain")
+USED = {
+    "baddr": NETWORKS,
+    "filtering": NETWORKS,
+    "ba-pomcp": ("planner", "filter"),
+    "fba-pomcp": ("planner", "filter", "factored"),
+    "pomcp": ("planner", "filter"),
+    "dpfrl": ("dpfrl",),
+    "a2c": ("dpfrl",),
+    "random": ("filter",),
+}
+SETTINGS = ("planner", "filter", "network", "pretrain", "factored", "dpfrl")
+NO_RUNS = ("--runs", "--episodes", "--chunk-size", "--keep-beliefs", "--trace")  # where nothing is run
+
+OVERVIEW = """\
+usage: baddr COMMAND [options]
+
+Bayesian reinforcement learning in POMDPs.
+
+{commands}
+
+DOMAIN is a name that `baddr list` shows, or a file: FILE.pomdp, or FILE.py:FUNCTION with a
+function that returns a Domain (make_domain if none is named).
+
+examples:
+  baddr run tiger
+  baddr run tiger --agent pomcp --runs 100 --out results/upper-bound
+  baddr plot results/* --out curves.png
+  baddr compare results/* --level 2.2
+  baddr reproduce a
+  baddr COMMAND --help
+"""
+
+
+def overview() -> str:
+    """What `baddr --help` prints."""
+    lines = [f"  {name} {takes}".ljust(22) + does for name, (takes, does) in COMMANDS.items()]
+    return OVERVIEW.format(commands="\n".join(lines))
+
+
+def agent_help(kind: type, default: Any) -> str:
+    """A command's options with only the settings that the experiment's agent uses."""
+    experiment = default.experiment
+    others = [name for name in SETTINGS if name not in USED.get(experiment.agent, SETTINGS)]
+    note = (
+        f"Defaults in brackets are those of agent {experiment.agent} on {experiment.domain.name}, preset "
+        f"{experiment.preset}. Not shown are the settings that this agent does not use "
+        f"({', '.join(others)}): --help-all shows them, --agent NAME --help those of another agent."
+    )
+    unused = NO_RUNS if kind.__name__ in ("Belief", "Plan") else ()
+    return command_help(kind, default, [*others, *unused], note)
+
+
+class Option(NamedTuple):
+    """A field as the command line has it."""
+
+    section: str
+    flag: str  # with its value's form; empty for what stands without a flag
+    says: str
+
+
+def command_help(kind: type, default: Any, hidden: Collection[str] = (), note: str = "") -> str:
+    """Usage, what the command does, and its options by section; `hidden` sections and flags are left out.
+
+    `kind` is the command's dataclass, and `default` one of its values (or None).
+    """
+    name = kind.__module__.rpartition(".")[2]
+    about, _, examples = (inspect.getdoc(kind) or "").partition("\nexamples:\n")
+    usage = f"usage: baddr {name} {COMMANDS[name][0]}".rstrip() + " [options]"
+    lines = [usage, "", *_paragraphs(about), "", "examples:", *examples.splitlines()]
+    shown = [o for o in list_options(kind, default) if not {o.section, o.flag.split()[0]} & {*hidden}]
+    for section, options in itertools.groupby(shown, lambda option: option.section):
+        lines += ["", f"{TITLES.get(section, section)}:", *itertools.chain(*map(_option_lines, options))]
+    lines += ["", *_paragraphs(note)] if note else []
+    return "\n".join(lines) + "\n"
+
+
+def list_options(kind: type, default: Any) -> list[Option]:
+    """In the order of their sections: a flat group's, the command's own, those of settings."""
+    helps = [Option("options", "-h, --help", "Show this help.")]
+    if hasattr(default, "experiment"):
+        helps.append(Option("options", "--help-all", "Show the options of all agents."))
+    order = ("arguments", "experiment", "options", "where")
+    rank = lambda option: order.index(option.section) if option.section in order else len(order)
+    return sorted([*_walk(kind, default, "", "options"), *helps], key=rank)
+
+
+def _walk(kind: type, value: Any, prefix: str, section: str) -> Iterator[Option]:
+    """The fields of a dataclass, and of those that it has for fields."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        here = _default(field) if value is None else getattr(value, field.name)
+        hint = hints[field.name]
+        extras = hint.__metadata__ if get_origin(hint) is Annotated else ()
+        if is_dataclass(here):
+            flat = _said(extras, "name") == ""
+            yield from _walk(type(here), here, prefix if flat else f"{prefix}{field.name}.", field.name)
+        else:
+            says = _said(extras, "help") or _docs(kind).get(field.name, "")
+            form = _said(extras, "metavar") or FORMS.get(field.name) or _form(hint)
+            if _POSITIONAL in extras:
+                yield Option("arguments", form, says)
+            else:
+                flag = _flag(prefix, field.name.replace("_", "-"), form, here)
+                yield Option(section, flag, f"{says}{_shown(here)}".strip())
+
+
+def _said(extras: Sequence[Any], what: str) -> str | None:
+    """What tyro is told about a field, beside its type."""
+    return next((x for extra in extras if (x := getattr(extra, what, None)) is not None), None)
+
+
+def _flag(prefix: str, name: str, form: str, default: Any) -> str:
+    if form:
+        return f"--{prefix}{name} {form}"
+    return f"--{prefix}[no-]{name}" if default else f"--{prefix}{name}"
+
+
+def _default(field: Any) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return None if field.default is MISSING else field.default
+
+
+def _shown(default: Any) -> str:
+    """A default after its option's text; nothing where there is none."""
+    if default is None or default is False or default in ("", ()):
+        return ""
+    values = default if isinstance(default, tuple) else (default,)
+    words = ("yes" if x is True else f"{x:g}" if isinstance(x, float) else str(x) for x in values)
+    return f" [{' '.join(words)}]"
+
+
+def _form(hint: Any) -> str:
+    """What stands for a value of this type; nothing for a switch."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _form(inner[0])
+    if origin is Literal:
+        return "|".join(map(str, inner))
+    if origin in (Union, types.UnionType):
+        forms = [_form(kind) for kind in inner if kind is not type(None)]
+        return max(forms, key=len)
+    if origin is tuple:
+        return f"{_form(inner[0])}..." if inner else "VALUE..."
+    if hint is bool:
+        return ""
+    return WORDS.get(hint, "VALUE")
+
+
+@functools.cache
+def _docs(kind: type) -> dict[str, str]:
+    """The docstring below each field of a class, and of the classes that it extends."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        try:
+            body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body  # type: ignore[attr-defined]
+        except (OSError, TypeError):  # made while the program runs, or built in
+            continue
+        for field, text in itertools.pairwise(body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                found[field.target.id] = " ".join(ast.literal_eval(text.value).split())  # type: ignore[union-attr]
+    return found
+
+
+def _paragraphs(text: str) -> list[str]:
+    blocks = [" ".join(block.split()) for block in text.strip().split("\n\n")]
+    return "\n\n".join(textwrap.fill(block, WIDTH, break_on_hyphens=False) for block in blocks).splitlines()
+
+
+def _option_lines(option: Option) -> list[str]:
+    """The flag, and the text beside it or below it."""
+    text = textwrap.wrap(option.says, WIDTH - LEFT, break_on_hyphens=False) or [""]
+    flag = f"  {option.flag}"
+    if len(flag) + 2 <= LEFT:
+        return [f"{flag:{LEFT}s}{text[0]}".rstrip(), *(f"{'':{LEFT}s}{line}" for line in text[1:])]
+    return [flag, *(f"{'':{LEFT}s}{line}" for line in text)]

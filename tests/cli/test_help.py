@@ -1,0 +1,103 @@
+"""`--help`: of every command, for every agent; in plain English, short, and true to what tyro takes."""
+
+import importlib
+import re
+
+import pytest
+
+from baddr.cli import main
+from baddr.cli.help import COMMANDS, SETTINGS, USED, list_options
+from baddr.cli.parse import parse_with_domain
+from baddr.cli.run import Run
+from baddr.lab.catalog import AGENTS
+from baddr.lab.experiment import preset
+
+# One word per concept: these are the others.
+FORBIDDEN = r"\b(go|goes|going|gone|went) on\b|\bbeg[aiu]ns?\b|\bbeginning\b|\bcaveats?\b"
+
+
+def told(capsys, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    assert exit.value.code == 0
+    return capsys.readouterr().out
+
+
+def check_prose(text: str) -> None:
+    assert max(map(len, text.splitlines())) < 100
+    assert not re.findall(FORBIDDEN, text, re.IGNORECASE)
+    assert "examples:\n  baddr " in text
+
+
+def test_the_overview_names_every_command(capsys):
+    text = told(capsys, "--help")
+    check_prose(text)
+    for name, (takes, does) in COMMANDS.items():
+        assert re.search(rf"^  {name} {re.escape(takes)} *{re.escape(does)}$", text, re.M)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("flag", ["--help", "-h", "--help-all"])
+def test_every_command_has_help(command, flag, capsys):
+    text = told(capsys, command, flag)
+    check_prose(text)
+    takes = COMMANDS[command][0]
+    assert text.startswith(f"usage: baddr {command} {takes}".strip() + " [options]\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_says_something(command):
+    kind = getattr(importlib.import_module(f"baddr.cli.{command}"), command.capitalize())
+    experiment = preset("tiger")
+    value = experiment.domain if command == "check" else experiment
+    options = list_options(kind, kind(value) if COMMANDS[command][0] == "DOMAIN" else None)
+    assert options and all(len(option.says.split()) > 1 for option in options)
+
+
+@pytest.mark.parametrize("command", ["run", "sweep", "belief", "plan"])
+@pytest.mark.parametrize("agent", AGENTS)
+def test_help_shows_the_settings_of_the_chosen_agent_alone(command, agent, capsys):
+    text = told(capsys, command, "tiger", "--agent", agent, "--help")
+    check_prose(text)
+    assert {name for name in SETTINGS if f"\n{name}:\n" in text} == set(USED[agent])
+    assert "\ndomain:\n" in text
+    everything = told(capsys, command, "tiger", "--agent", agent, "--help-all")
+    check_prose(everything)
+    assert all(f"\n{name}:\n" in everything for name in SETTINGS)
+
+
+def test_help_is_short(capsys):
+    assert len(told(capsys, "run", "--help").splitlines()) < 130
+    assert len(told(capsys, "run", "tiger", "--agent", "pomcp", "--help").splitlines()) < 90
+
+
+def test_help_shows_the_defaults_that_hold(capsys):
+    """Those of the preset, of a flag that is given, of a domain of that size."""
+
+    def default(flag: str, *given: str) -> str:
+        options = told(capsys, *given, "--help").partition("experiment:")[2]
+        return re.search(rf"{flag} .*?\[(.*?)\]", options, re.S)[1]  # type: ignore[index]
+
+    assert default("--runs", "run", "tiger", "--agent", "pomcp") == "64"
+    assert default("--runs", "run", "tiger", "--agent", "pomcp", "--preset", "paper") == "7500"
+    assert default("--domain.forward-length", "run", "gridverse", "--preset", "paper") == "4"
+    assert default("--network.hidden", "run", "road-racing", "--domain.lanes", "9") == "64"
+
+
+def test_every_flag_that_help_names_is_taken():
+    """With a value of the form that it shows, or both ways where it is a switch that is on."""
+    options = list_options(Run, Run(preset("tiger", "fba-pomcp")))
+    flags = [option.flag.split() for option in options if option.flag.startswith("--")]
+    values = {"N": "1", "X": "0.5", "HOST:PORT": "a:1", "NAME": "baddr"}
+    assert len(flags) > 60
+    for flag, *form in flags:
+        if flag in ("--help-all", "--config"):
+            continue
+        value = [values.get(form[0], form[0].removesuffix("...").split("|")[0])] if form else []
+        for name in {flag.replace("[no-]", ""), flag.replace("[no-]", "no-")}:
+            parse_with_domain(Run, "run", ["tiger", name, *value], Run)
+
+
+def test_settings_of_other_agents_are_taken_though_they_are_not_shown():
+    options = parse_with_domain(Run, "run", ["tiger", "--agent", "pomcp", "--network.hidden", "8"], Run)
+    assert options.experiment.network.hidden == 8
