@@ -2,8 +2,8 @@
 
 import pytest
 
-from baddr.cli.progress import progress, whole_progress
-from baddr.lab.progress import amount
+from baddr.cli.progress import whole_progress
+from baddr.lab.progress import amount, progress
 from baddr.paper.reproduce import _tell
 
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from baddr.files.store import Folder
-from baddr.lab.progress import amount
+from baddr.lab.progress import Show, progress
 
-Show = Callable[[str, int, int, float | None], None]  # what is done, how much, of how much, and its value
 ShowPart = Callable[[str, float, str], None]  # which part, what share of the whole is done, and what happens
 
 
@@ -25,48 +24,6 @@ def followed(
     with show(title) as shown, trackers(track, folder) as listeners:
         shown, watching = shown if isinstance(shown, tuple) else (shown, [])
         yield shown, [*listeners, *watching]
-
-
-@contextlib.contextmanager
-def progress(title: str) -> Iterator[Show]:
-    """Of one experiment."""
-    if not sys.stderr.isatty():
-        yield _plain(title)
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[amount]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(f"{title} (compiling)", total=None, amount="")
-
-        def show(what: str, done: int, total: int, value: float | None) -> None:
-            said = amount(what, done, total, value)
-            bar.update(task, description=title, completed=done, total=total, amount=said)
-
-        yield show
-
-
-def _plain(title: str, seconds: float = 10.0) -> Show:
-    started = time.monotonic()
-    last = [started - seconds]
-    print(f"{title}: compiling", file=sys.stderr, flush=True)
-
-    def show(what: str, done: int, total: int, value: float | None) -> None:
-        now = time.monotonic()
-        if now - last[0] < seconds and done < total:
-            return
-        last[0] = now
-        said = amount(what, done, total, value)
-        print(f"{title}: {said}, {now - started:.0f} s", file=sys.stderr, flush=True)
-
-    return show
 
 
 @contextlib.contextmanager

@@ -11,10 +11,10 @@ from tyro.conf import UseAppendAction, arg
 from baddr.cli.folders import numbered, stem_of
 from baddr.cli.options import Config, Debug, Device, DryRun, Flat, Level, Out
 from baddr.cli.parse import flag_value, parse_with_domain
-from baddr.cli.progress import progress
 from baddr.cli.summary import describe_plan, finish
 from baddr.errors import UserError
 from baddr.lab import catalog
+from baddr.lab.progress import progress
 
 E = TypeVar("E")
 

@@ -150,7 +150,7 @@ class Folder:
         """Refuse to start an experiment where something else lies."""
         if self.config.exists():
             raise UserError(
-                f"{self.path} already holds an experiment; go on with it by `baddr resume {self.path}`, "
+                f"{self.path} already holds an experiment; resume it with `baddr resume {self.path}`, "
                 "or choose another folder with --out."
             )
         if self.path.exists() and (not self.path.is_dir() or any(map(_is_of_value, self.path.iterdir()))):

@@ -240,7 +240,7 @@ class Drive:
         """A worker died: its chunk goes back to the queue, another worker takes its place."""
         self.losses.append(number)
         if self.losses.count(number) > LOSSES:
-            what = f"chunk {number}" if number >= 0 else "workers before they began"
+            what = f"chunk {number}" if number >= 0 else "workers before they started"
             reason = " ".join(str(error).split())[:300]
             raise RuntimeError(f"the cluster lost {what} {LOSSES + 1} times in a row: {reason}")
         if self.stopping:

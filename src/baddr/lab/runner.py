@@ -234,15 +234,17 @@ def go_on(
     began = folder.read_manifest()
     if began["seeds"].get("streams") != STREAMS:
         raise UserError(
-            f"The version of baddr that began {folder.path} drew other random numbers (commit "
-            f"{began.get('commit') or 'unknown'}); go on with that one, or begin another experiment."
+            f"The version of baddr that started {folder.path} drew other random numbers (commit "
+            f"{began.get('commit') or 'unknown'}); resume with that one, or start another experiment."
         )
     with engine.opened() as opened:
         experiment, domain, agent, test = resolve(experiment, progress, opened.place(), opened.compile)
         with folder.owned():
             manifest = folder.read_manifest()
             if manifest.get("domain", domain.name) != domain.name:
-                raise UserError(f"{experiment.name} has changed since the experiment in {folder.path} began.")
+                raise UserError(
+                    f"{experiment.name} has changed since the experiment in {folder.path} started."
+                )
             # Wherever this is killed, the folder is not complete, and its chunks are the config's or fewer.
             folder.write_manifest(manifest | {"status": "running"})
             write(folder.config, to_config(experiment))

@@ -243,7 +243,7 @@ def _made(
         ["processor", manifest["hardware"]["processor"]],
         ["cores", str(manifest["hardware"]["cores"])],
         ["memory", f"{manifest['hardware']['memory_bytes'] / 2**30:.0f} GiB"],
-        ["begun", manifest["started"]],
+        ["started", manifest["started"]],
         ["wall time", duration(manifest["wall_seconds"])],
         ["time of all cores", duration(manifest["cpu_seconds"])],
     ]

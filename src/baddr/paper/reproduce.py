@@ -82,7 +82,7 @@ class Reproduction(Folder):
         """Refuse to start where something else lies; what a killed start left behind does not count."""
         if self.request.exists():
             raise UserError(
-                f"{self.path} already holds figures; go on with them by `baddr resume {self.path}`, or "
+                f"{self.path} already holds figures; resume them with `baddr resume {self.path}`, or "
                 "choose another folder with --out."
             )
         if self.path.is_dir():
