@@ -19,10 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
+from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings
+from baddr.domains.factored_tiger.settings import FactoredTigerSettings
 from baddr.files.store import Folder, load_results
 from baddr.lab import runner
 from baddr.lab.experiment import Experiment, preset
-from baddr.settings import CollisionAvoidance, Factored, FactoredTiger, Filter
+from baddr.settings import Factored, Filter
 
 TESTS = Path(__file__).parent.parent / "tests"
 PUBLISHED = json.loads((TESTS / "data" / "published_curves.json").read_text())
@@ -48,7 +50,7 @@ def mean_and_error(values: np.ndarray) -> tuple[float, float]:
 
 def structure(options: argparse.Namespace) -> None:
     for name in options.structures:
-        experiment = preset("factored-tiger", "fba-pomcp", settings=FactoredTiger(irrelevant=2))
+        experiment = preset("factored-tiger", "fba-pomcp", settings=FactoredTigerSettings(irrelevant=2))
         experiment = replace(
             experiment, runs=options.runs, episodes=options.episodes, factored=Factored(structure=name)
         )
@@ -84,13 +86,13 @@ def curve(experiment: Experiment, published: dict[str, list[float]], options: ar
 
 
 def factored_tiger(options: argparse.Namespace) -> None:
-    experiment = preset("factored-tiger", "fba-pomcp", settings=FactoredTiger(irrelevant=1))
+    experiment = preset("factored-tiger", "fba-pomcp", settings=FactoredTigerSettings(irrelevant=1))
     experiment = replace(experiment, filter=Filter("rejection", 1024, learn_terminal=False))
     curve(experiment, PUBLISHED["factored_tiger_1_irrelevant_true_structure_fba_pomcp_rs_40_runs"], options)
 
 
 def collision_avoidance(options: argparse.Namespace) -> None:
-    experiment = preset("collision-avoidance", "fba-pomcp", settings=CollisionAvoidance())
+    experiment = preset("collision-avoidance", "fba-pomcp", settings=CollisionAvoidanceSettings())
     # The published filter resamples at every step, by independent draws.
     published = Filter("importance", 128, 129.0, resampling=options.resampling, learn_terminal=False)
     experiment = replace(experiment, filter=published)

@@ -49,10 +49,13 @@ def axes(gpu: bool) -> dict[str, Axis]:
 
 def experiment_of(axis: str, size: int) -> tuple[Any, int]:
     """The experiment, and its number of runs."""
+    from baddr.domains.gridverse.settings import GridverseSettings
+    from baddr.domains.road_racing.settings import RoadRacingSettings
     from baddr.lab.experiment import preset
-    from baddr.settings import Gridverse, RoadRacing
 
-    settings = {"lanes": RoadRacing(lanes=size), "grid": Gridverse(size=size)} if size >= 3 else {}
+    settings = (
+        {"lanes": RoadRacingSettings(lanes=size), "grid": GridverseSettings(size=size)} if size >= 3 else {}
+    )
     domain = {"lanes": "road-racing", "grid": "gridverse"}.get(axis, "tiger")
     experiment = preset(domain, "baddr", "paper", settings.get(axis))
     planner, filter, network = experiment.planner, experiment.filter, experiment.network

@@ -1,16 +1,21 @@
 """A learning problem as the command line knows it: the truth, and what the agent knows before."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from jaxtyping import Array, Bool, Key
 
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Dynamics, Scalar, State
+from baddr.domains.entry import Names, Preset
 from baddr.domains.render import Renderer
+from baddr.errors import UserError
 from baddr.posteriors import Counts, Graph, Posterior
 
+P = ParamSpec("P")
+S = TypeVar("S")
 Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Any]]
 
 
@@ -28,4 +33,27 @@ class Domain:
     learned: str = "TO"  # the halves of D that networks learn; the other one is given
     leaf_value: Callable[[State], Scalar] | None = None  # estimates the value below the tree; None: rollouts
     describe: Describe | None = None  # the belief's `model` entry
-    renderer: Renderer | None = None  # how it looks; None: as `domains.render` knows it, or a table
+    names: Names | None = None  # what its numbers mean; None: numbers for names
+    renderer: Renderer | None = None  # how it looks; None: a table of its features
+    presets: Mapping[str, Preset] = field(default_factory=dict)  # `quick`, `paper`: of a user's own domain
+
+
+def takes_fields_of(kind: Callable[P, S]) -> Callable[[Callable[[S], Domain]], Callable[P, Domain]]:
+    """`make_domain` takes the fields of its settings: these, their defaults and their checks stand once.
+
+    make_domain(accuracy=0.9) makes the domain of TigerSettings(accuracy=0.9).
+    """
+
+    def decorate(make: Callable[[S], Domain]) -> Callable[P, Domain]:
+        def make_domain(*values: P.args, **fields: P.kwargs) -> Domain:
+            settings = kind(*values, **fields)
+            problems = settings.problems()  # type: ignore[attr-defined]
+            if problems:
+                raise UserError("; ".join(problems).replace("domain.", "") + ".")
+            return make(settings)
+
+        make_domain.__doc__, make_domain.__module__ = make.__doc__, make.__module__
+        make_domain.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
+        return make_domain
+
+    return decorate

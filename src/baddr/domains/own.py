@@ -11,42 +11,17 @@ import sys
 import traceback
 import types
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, make_dataclass, replace
+from dataclasses import asdict, field, make_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
+from baddr.domains.entry import Entry, Names, Preset, file_presets, numbered
 from baddr.errors import UserError
-from baddr.lab.catalog import Entry, Feature, Names, Preset, file_presets
 
 PLAIN = (bool, int, float, str)
 
 
-@dataclass(frozen=True)
-class OwnEntry(Entry):
-    """A domain that a function of the user's makes."""
-
-    path: Path = field(kw_only=True)
-    function: Callable[..., Any] = field(kw_only=True)
-    name: str = field(kw_only=True)  # with a hash of the source: trained priors are kept under this name
-
-    def make_domain(self, settings: Any) -> Any:
-        from baddr.domains.domain import Domain
-
-        try:
-            domain = self.function(**asdict(settings))
-        except UserError:
-            raise
-        except Exception as error:
-            raise UserError(_told(error, self.path, f"{self.function.__name__}() raised")) from error
-        if not isinstance(domain, Domain):
-            kind, function = type(domain).__name__, self.function.__name__
-            raise UserError(
-                f"{self.path}: {function}() must return a baddr Domain, not a value of type {kind}."
-            )
-        return replace(domain, name=self.name)
-
-
-def own_entry(name: str) -> OwnEntry:
+def own_entry(name: str) -> Entry:
     """The entry of FILE.py:FUNCTION; FUNCTION is make_domain where it is not named."""
     file, _, function = name.partition(".py:") if ".py:" in name else (name.removesuffix(".py"), "", "")
     path = Path(f"{file}.py").absolute()
@@ -60,30 +35,49 @@ def own_entry(name: str) -> OwnEntry:
 
 
 @functools.cache  # the same settings class for the same content: experiments with it are then equal
-def _entry(path: Path, name: str, source: bytes) -> OwnEntry:
+def _entry(path: Path, name: str, source: bytes) -> Entry:
     function = getattr(load(path, source), name, None)
     if not callable(function):
         raise UserError(f"{path} has no function {name!r} that returns a Domain.")
     digest = hashlib.sha256(name.encode() + b"\n" + source).hexdigest()[:8]
 
-    def domain(settings: Any) -> Any:
+    def make_domain(settings: Any) -> Any:
+        """Named by a hash of the source: trained priors are kept under this name."""
+        return replace(_made(path, function, settings), name=f"{path.stem}-{digest}")
+
+    def well_formed(settings: Any) -> Any:
         from baddr.domains.check import refuse_malformed
 
-        made = entry.make_domain(settings)
-        refuse_malformed(made)
-        return made
+        domain = make_domain(settings)
+        refuse_malformed(domain)
+        return domain
 
-    entry = OwnEntry(
-        module=str(path),
+    return Entry(
         summary=(inspect.getdoc(function) or path.name).splitlines()[0],
         settings=_settings(path, name, function)(),
-        names=lambda settings: _numbers(domain(settings).pomdp),
-        presets=lambda settings: _presets(domain(settings).pomdp),
-        path=path,
-        function=function,
-        name=f"{path.stem}-{digest}",
+        names=lambda settings: _names(well_formed(settings)),
+        presets=lambda settings: _presets(well_formed(settings)),
+        make_domain=make_domain,
+        source=path,
     )
-    return entry
+
+
+def _made(path: Path, function: Callable[..., Any], settings: Any) -> Any:
+    """What the user's function returns for these settings, if that is a `Domain`."""
+    from baddr.domains.domain import Domain
+
+    try:
+        domain = function(**asdict(settings))
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(_told(error, path, f"{function.__name__}() raised")) from error
+    if not isinstance(domain, Domain):
+        kind = type(domain).__name__
+        raise UserError(
+            f"{path}: {function.__name__}() must return a baddr Domain, not a value of type {kind}."
+        )
+    return domain
 
 
 def load(path: Path, source: bytes) -> types.ModuleType:
@@ -156,21 +150,16 @@ def _kind(hint: Any, default: Any) -> Any:
     return type(default)
 
 
-def _numbers(pomdp: Any) -> Names:
-    """Features and values by number: the file names none."""
-
-    def features(kind: str, sizes: tuple[int, ...]) -> tuple[Feature, ...]:
-        return tuple((f"{kind} {i}", tuple(map(str, range(size)))) for i, size in enumerate(sizes))
-
-    action = tuple(map(str, range(pomdp.num_actions)))
-    return Names(
-        features("state", pomdp.state_sizes), action, features("observation", pomdp.observation_sizes)
-    )
+def _names(domain: Any) -> Names:
+    """Those of the domain, or numbers."""
+    return domain.names or numbered(domain.pomdp)
 
 
-def _presets(pomdp: Any) -> dict[str, Preset]:
-    """Explores by the range of the rewards on random walks, at least 1."""
+def _presets(domain: Any) -> dict[str, Preset]:
+    """Those of the domain; others explore by the range of the rewards on random walks, at least 1."""
+    if {"quick", "paper"} <= set(domain.presets):
+        return dict(domain.presets)
     from baddr.domains.check import walk
 
-    r = walk(pomdp).r
-    return file_presets(max(1.0, float(r.max() - r.min())))
+    r = walk(domain.pomdp).r
+    return file_presets(max(1.0, float(r.max() - r.min()))) | dict(domain.presets)

@@ -6,8 +6,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int32
 
 from baddr.core.pomdp import POMDP, SplitDynamics, all_vectors
-from baddr.domains.tiger import KNOWN
 from baddr.posteriors import Counts
+
+KNOWN = 10_000.0  # the total of a Dirichlet row that is known
 
 
 def every_vector(sizes: tuple[int, ...]) -> Int32[Array, "n features"]:

@@ -311,9 +311,9 @@ def _portable(work: Work) -> tuple[Any, bytes]:
 
     name = work.experiment.name
     own = None
-    if catalog.is_python(name):
-        entry = catalog.entry(name)
-        own = str(entry.path), entry.path.read_bytes()  # type: ignore[attr-defined]
+    source = catalog.entry(name).source
+    if source is not None:
+        own = str(source), source.read_bytes()
     # The settings of a domain may be of a class that only this process has; a chunk does not need them.
     portable = work._replace(experiment=replace(work.experiment, domain=None))
     return own, cloudpickle.dumps(portable)  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from baddr.errors import UserError
 from baddr.files.store import Folder, merge, read_toml, to_toml
-from baddr.lab.catalog import AGENTS, LEARNERS, PRESETS, entry, nearest, short_name
+from baddr.lab.catalog import AGENTS, LEARNERS, PRESETS, entry, nearest, preset_of, short_name
 from baddr.settings import DPFRL, Factored, Filter, Network, Planner, Pretrain
 
 DomainSettings = TypeVar("DomainSettings")
@@ -81,7 +81,7 @@ def preset(name: str, agent: str = "baddr", preset: str = "quick", settings: Any
     chosen = entry(name)
     nearest("agent", agent, AGENTS)
     settings = chosen.settings if settings is None else settings
-    sizes = chosen.preset(nearest("preset", preset, PRESETS), agent, settings)
+    sizes = preset_of(chosen, nearest("preset", preset, PRESETS), agent, settings)
     return Experiment(
         domain=replace(settings, **sizes.domain),
         agent=agent,

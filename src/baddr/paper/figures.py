@@ -10,6 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings
+from baddr.domains.gridverse.settings import GridverseSettings
+from baddr.domains.road_racing.settings import RoadRacingSettings
+from baddr.domains.tiger.settings import TigerSettings
 from baddr.lab.catalog import LEARNERS, NETWORK_AGENTS, nearest
 from baddr.lab.experiment import Experiment, preset, to_config
 from baddr.paper.claims import (
@@ -26,7 +30,7 @@ from baddr.paper.claims import (
     slower,
     trend,
 )
-from baddr.settings import CollisionAvoidance, Factored, Gridverse, RoadRacing, Tiger
+from baddr.settings import Factored
 
 # Okabe and Ito's colours: colour-blind readers can tell them apart. BADDr is blue, as in the paper.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
@@ -169,17 +173,19 @@ def tiger_networks(sizes: Sizes, agent: str, models: int, **others: Any) -> Curv
     if sizes.quick:  # training takes most of the time; several figures show BADDr with 8
         ensembles = 2 if models > 32 else 6 if name == "baddr" else 4
     return curve(
-        sizes, name, label, Tiger(), agent, quick, ensembles, changes, models=models, **others
+        sizes, name, label, TigerSettings(), agent, quick, ensembles, changes, models=models, **others
     )  # fmt: skip
 
 
 def tiger_pomcp(sizes: Sizes) -> Curve:
-    return curve(sizes, "pomcp", BOUND, Tiger(), "pomcp", {"runs": 128, "episodes": 20}, paper="about 3.3")
+    return curve(
+        sizes, "pomcp", BOUND, TigerSettings(), "pomcp", {"runs": 128, "episodes": 20}, paper="about 3.3"
+    )
 
 
 def road_baddr(sizes: Sizes, lanes: int, **others: Any) -> Curve:
     quick = {"runs": 12, "episodes": 20} if lanes < 6 else {"runs": 8, "episodes": 12}
-    start = preset("road-racing", "baddr", sizes.preset, RoadRacing(lanes=lanes))
+    start = preset("road-racing", "baddr", sizes.preset, RoadRacingSettings(lanes=lanes))
     if not sizes.quick:  # the table's SGD does not train these networks
         fits = ROAD_3_PRETRAIN if lanes < 6 else ROAD_9_PRETRAIN
         others["changes"] = {"pretrain": replace(start.pretrain, **fits)}
@@ -188,23 +194,23 @@ def road_baddr(sizes: Sizes, lanes: int, **others: Any) -> Curve:
     name = others.pop("name", "baddr")
     paper = "45.2 after 200" if lanes < 6 else "52.3 after 200"
     label = "BADDr" if lanes < 6 else "BADDr, 64 nodes" if sizes.quick else "BADDr"
-    return curve(sizes, name, label, RoadRacing(lanes=lanes), "baddr", quick, paper=paper, **others)
+    return curve(sizes, name, label, RoadRacingSettings(lanes=lanes), "baddr", quick, paper=paper, **others)
 
 
 def road_pomcp(sizes: Sizes, lanes: int, **others: Any) -> Curve:
     name = others.pop("name", "pomcp")
     quick = {"runs": 64, "episodes": 20}
-    return curve(sizes, name, BOUND, RoadRacing(lanes=lanes), "pomcp", quick, **others)
+    return curve(sizes, name, BOUND, RoadRacingSettings(lanes=lanes), "pomcp", quick, **others)
 
 
 def collision(sizes: Sizes, name: str, agent: str, label: str, runs: int, **others: Any) -> Curve:
     quick = {"runs": runs, "episodes": 100}
-    return curve(sizes, name, label, CollisionAvoidance(), agent, quick, **others)
+    return curve(sizes, name, label, CollisionAvoidanceSettings(), agent, quick, **others)
 
 
-def room(size: int) -> Gridverse:
+def room(size: int) -> GridverseSettings:
     """One cell a step cannot give the paper's returns: 4 cells, and 8 from size 32 on."""
-    return Gridverse(size=size, forward_length=4 if size < 32 else 8)
+    return GridverseSettings(size=size, forward_length=4 if size < 32 else 8)
 
 
 def room_curve(sizes: Sizes, size: int, agent: str, **others: Any) -> Curve:
@@ -223,12 +229,12 @@ def dpfrl(sizes: Sizes, name: str, domain: Any, episodes: int, **others: Any) ->
 
 
 def tiger_dpfrl(sizes: Sizes, **others: Any) -> Curve:
-    return dpfrl(sizes, "dpfrl", Tiger(), 1700, paper="2.2 after 20,000", **others)
+    return dpfrl(sizes, "dpfrl", TigerSettings(), 1700, paper="2.2 after 20,000", **others)
 
 
 def road_dpfrl(sizes: Sizes, lanes: int, **others: Any) -> Curve:
     paper, quick = ("45.2 after 20,000", 850) if lanes < 6 else ("52.3 after 8,000", 350)
-    return dpfrl(sizes, f"dpfrl-{lanes}", RoadRacing(lanes=lanes), quick, paper=paper, **others)
+    return dpfrl(sizes, f"dpfrl-{lanes}", RoadRacingSettings(lanes=lanes), quick, paper=paper, **others)
 
 
 # Figures.
@@ -240,8 +246,8 @@ def figure_a(sizes: Sizes) -> Curves:
     return (
         tiger_baddr(sizes, paper=paper),
         *eight,
-        curve(sizes, "ba-pomcp", "BA-POMCP", Tiger(), "ba-pomcp", {"runs": 64, "episodes": 100}),
-        curve(sizes, "fba-pomcp", "FBA-POMCP", Tiger(), "fba-pomcp", {"runs": 64, "episodes": 100}),
+        curve(sizes, "ba-pomcp", "BA-POMCP", TigerSettings(), "ba-pomcp", {"runs": 64, "episodes": 100}),
+        curve(sizes, "fba-pomcp", "FBA-POMCP", TigerSettings(), "fba-pomcp", {"runs": 64, "episodes": 100}),
         tiger_pomcp(sizes),
     )
 
@@ -286,7 +292,7 @@ def claims_a(sizes: Sizes) -> tuple[Claim, ...]:
 
 
 def figure_b(sizes: Sizes) -> Curves:
-    road = RoadRacing(lanes=3)
+    road = RoadRacingSettings(lanes=3)
     return (
         road_baddr(sizes, 3),
         curve(sizes, "fba-pomcp", "FBA-POMCP", road, "fba-pomcp", {"runs": 24, "episodes": 30}),
@@ -615,7 +621,7 @@ def figure_episodes(sizes: Sizes) -> Curves:
         row("road-racing-3", road_baddr(sizes, 3), road_dpfrl(sizes, 3)),
     ]
     if not sizes.quick:
-        flying = CollisionAvoidance()
+        flying = CollisionAvoidanceSettings()
         others = [("gridverse-8", 8), ("gridverse-16", 16), ("gridverse-32", 32)]
         rows += [
             row("collision-avoidance", collision(sizes, "", "baddr", "", 0), dpfrl(sizes, "", flying, 0)),
@@ -645,7 +651,11 @@ def claims_episodes(sizes: Sizes) -> tuple[Claim, ...]:
 # The paper's numbers of steps in a run: episodes x horizon.
 RUN_STEPS = {"tiger": 400 * 30, "collision-avoidance": 500 * 4, "road-racing-3": 200 * 20}
 RUN_STEPS |= {"road-racing-9": 300 * 20, "gridverse-8": 250 * 30, "gridverse-32": 250 * 30}
-TIMED_DOMAINS = {"tiger": Tiger(), "collision-avoidance": CollisionAvoidance(), "road-racing-3": RoadRacing()}
+TIMED_DOMAINS = {
+    "tiger": TigerSettings(),
+    "collision-avoidance": CollisionAvoidanceSettings(),
+    "road-racing-3": RoadRacingSettings(),
+}
 
 
 def figure_runtime(sizes: Sizes) -> Curves:
@@ -654,7 +664,7 @@ def figure_runtime(sizes: Sizes) -> Curves:
         for name, domain in TIMED_DOMAINS.items()
         for agent, label in (("baddr", "BADDr"), ("fba-pomcp", "FBA-POMCP"))
     ]
-    large = {"road-racing-9": RoadRacing(lanes=9), "gridverse-8": room(8), "gridverse-32": room(32)}
+    large = {"road-racing-9": RoadRacingSettings(lanes=9), "gridverse-8": room(8), "gridverse-32": room(32)}
     return (*pairs, *(timed(sizes, domain, "baddr", "BADDr", name) for name, domain in large.items()))
 
 

@@ -17,14 +17,14 @@ from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.particles import Particles, uniform_weights
 from baddr.domains import gridverse
 from baddr.domains.gridverse import Walk, make_domain
-from baddr.lab import catalog
+from baddr.domains.gridverse.settings import GridverseSettings
+from baddr.domains.gridverse.settings import names as names_of
 from baddr.lab.experiment import preset
 from baddr.posteriors import Known, Partial
-from baddr.settings import Gridverse
 
 FORWARD, LEFT, RIGHT = 0, 1, 2
 NORTH, EAST, SOUTH, WEST = range(4)
-VALUES = json.loads((Path(__file__).parent / "data" / "values.json").read_text())
+VALUES = json.loads((Path(__file__).parent.parent / "data" / "values.json").read_text())
 
 
 def poses(size):
@@ -292,13 +292,15 @@ def test_the_described_advance_is_the_mean_landing():
 
 
 def test_the_settings():
-    assert Gridverse().forward_length == 1 and Gridverse().problems() == []
-    assert len(Gridverse(size=2, forward_length=0, discount=2.0, horizon=0).problems()) == 4
-    lengths = [preset("gridverse", preset="paper", settings=Gridverse(size=n)).domain for n in (8, 16, 32)]
+    assert GridverseSettings().forward_length == 1 and GridverseSettings().problems() == []
+    assert len(GridverseSettings(size=2, forward_length=0, discount=2.0, horizon=0).problems()) == 4
+    lengths = [
+        preset("gridverse", preset="paper", settings=GridverseSettings(size=n)).domain for n in (8, 16, 32)
+    ]
     assert [settings.forward_length for settings in lengths] == [4, 4, 8]
     assert [settings.size for settings in lengths] == [8, 16, 32]
     assert preset("gridverse").domain.forward_length == 1
-    names = catalog.gridverse_names(Gridverse(size=6))
+    names = names_of(GridverseSettings(size=6))
     pomdp = make_domain(6).pomdp
     assert tuple(len(values) for _, values in names.state) == pomdp.state_sizes
     assert tuple(len(values) for _, values in names.observation) == pomdp.observation_sizes

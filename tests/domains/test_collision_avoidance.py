@@ -16,15 +16,15 @@ from baddr.core.agent import advance, start
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.particles import Particles
 from baddr.domains import collision_avoidance
+from baddr.domains.catalog import DOMAINS
 from baddr.domains.collision_avoidance import CollisionDynamics, believed_policy, noise_table, policy
+from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings as Settings
 from baddr.domains.tables import observation_table, transition_table
 from baddr.fast.pretrain import uniform_states
 from baddr.lab.build import build_agent, build_domain
-from baddr.lab.catalog import DOMAINS
 from baddr.lab.experiment import preset
 from baddr.posteriors import Architecture, Dropout, Posterior
 from baddr.posteriors.dropout import initial_weights
-from baddr.settings import CollisionAvoidance as Settings
 from baddr.settings import Network
 
 DOMAIN = collision_avoidance.make_domain()

@@ -15,13 +15,15 @@ from jaxtyping import Array, Bool, Float, Key
 
 from baddr.core.particles import Particles, bytes_of, mass_of, over_particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
-from baddr.domains.domain import Domain
+from baddr.domains.domain import Domain, takes_fields_of
+from baddr.domains.tables import KNOWN
+from baddr.domains.tiger.settings import TigerSettings, names
+from baddr.domains.tiger.view import RENDERER
 from baddr.posteriors import Counts, Graph, Posterior
 from baddr.posteriors.factored import Node, parents
 
 LISTEN = 2
 NULL = 2
-KNOWN = 10_000.0  # the total of a Dirichlet row that is known
 NUM_BINS = 20  # of the accuracy's histogram
 SIZES = (2,), (3,)  # of the state's and the observation's features
 
@@ -83,15 +85,11 @@ def graph(hearing: Float[np.ndarray, "2 2"], num_irrelevant: int = 0, learned: b
     return Graph((2,) * len(features), SIZES[1], 3, T, ((null, null, heard),))
 
 
-def make_domain(
-    accuracy: float = 0.85,
-    prior_accuracy: float = 0.625,
-    prior_total: float = 8.0,
-    discount: float = 0.95,
-    horizon: int = 30,
-) -> Domain:
+@takes_fields_of(TigerSettings)
+def make_domain(settings: TigerSettings) -> Domain:
     """Tiger with the prior of the BRL literature: Dirichlet (5, 3) per door, all else known."""
-    right, wrong = prior_accuracy * prior_total, (1 - prior_accuracy) * prior_total
+    truth, expected = dynamics(settings.accuracy), settings.prior_accuracy
+    right, wrong = expected * settings.prior_total, (1 - expected) * settings.prior_total
     hearing = np.array([[right, wrong], [wrong, right]])
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
@@ -101,12 +99,14 @@ def make_domain(
 
     return Domain(
         name="tiger",
-        pomdp=Tiger(dynamics=dynamics(accuracy), discount=discount, horizon=horizon),
+        pomdp=Tiger(dynamics=truth, discount=settings.discount, horizon=settings.horizon),
         sample_simulator=sample_simulator,
-        expected_simulator=dynamics(prior_accuracy),
+        expected_simulator=dynamics(expected),
         counts=tables(hearing, KNOWN),
         graphs={"default": graph(hearing)},
         describe=describe,
+        names=names(settings),
+        renderer=RENDERER,
     )
 
 

@@ -3,8 +3,7 @@
 import io
 import itertools
 import json
-from dataclasses import asdict, replace
-from importlib import import_module
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,10 +13,10 @@ from PIL import Image
 import baddr
 from baddr.cli import main
 from baddr.core import prng
+from baddr.domains import catalog
+from baddr.domains.gridverse.settings import GridverseSettings
 from baddr.domains.render import FORMATS, Renderer, Scene, plain_names, render_episode, scenes_of, text_frame
 from baddr.errors import UserError
-from baddr.lab import catalog
-from baddr.settings import Gridverse
 
 SMALL = ["--planner.num-simulations", "64", "--filter.num-particles", "64", "--chunk-size", "2"]
 RUN = ["run", "tiger", "--agent", "ba-pomcp", "--runs", "4", *SMALL]
@@ -26,7 +25,7 @@ RUN = ["run", "tiger", "--agent", "ba-pomcp", "--runs", "4", *SMALL]
 def make(name, **settings):
     entry = catalog.DOMAINS[name]
     settings = replace(entry.settings, **settings)
-    return import_module(entry.module).make_domain(**asdict(settings)), entry.names(settings)
+    return entry.make_domain(settings), entry.names(settings)
 
 
 def walk(domain, actions):
@@ -83,10 +82,8 @@ def test_every_domain_is_drawn_in_every_format(name, tmp_path):
 
 def texts(name, actions, **settings):
     domain, names = make(name, **settings)
-    from baddr.domains.render import RENDERERS
-
     scenes = scenes_of(walk(domain, actions), domain, names)
-    return [text_frame(RENDERERS[name], scene) for scene in scenes]
+    return [text_frame(domain.renderer, scene) for scene in scenes]
 
 
 def test_gridverse_as_text():
@@ -113,9 +110,7 @@ def scene(name, s, s_next, a, o, **settings):
 
 
 def text_of(name, *args, **settings):
-    from baddr.domains.render import RENDERERS
-
-    return RENDERERS[name].text(scene(name, *args, **settings))
+    return make(name, **settings)[0].renderer.text(scene(name, *args, **settings))
 
 
 def test_tiger_as_text():
@@ -143,7 +138,7 @@ def test_collision_avoidance_as_text():
 
 
 def test_a_domain_of_ones_own_is_a_table_or_draws_itself(tmp_path):
-    domain = replace(make("gridverse", size=4)[0], name="mine")
+    domain = replace(make("gridverse", size=4)[0], name="mine", names=None, renderer=None)
     trace = tmp_path / "trace.jsonl"
     trace.write_text("".join(json.dumps(step) + "\n" for step in walk(domain, [0])))
     render_episode(trace, domain, None, tmp_path / "table.txt")
@@ -214,7 +209,7 @@ def test_flags_win_over_the_settings_that_a_preset_brings(capsys):
     from baddr.cli.run import Run
 
     length = lambda *flags: parse_with_domain(Run, "run", ["gridverse", *flags], Run).experiment.domain
-    assert length("--preset", "paper") == Gridverse(forward_length=4)
-    assert length("--preset", "paper", "--domain.size", "32") == Gridverse(size=32, forward_length=8)
-    assert length("--preset", "paper", "--domain.forward-length", "1") == Gridverse()
-    assert length() == Gridverse()
+    assert length("--preset", "paper") == GridverseSettings(forward_length=4)
+    assert length("--preset", "paper", "--domain.size", "32") == GridverseSettings(size=32, forward_length=8)
+    assert length("--preset", "paper", "--domain.forward-length", "1") == GridverseSettings()
+    assert length() == GridverseSettings()

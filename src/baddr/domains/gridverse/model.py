@@ -21,7 +21,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
 from baddr.core.prng import categorical
-from baddr.domains.domain import Domain
+from baddr.domains.domain import Domain, takes_fields_of
+from baddr.domains.gridverse.settings import GridverseSettings, names
+from baddr.domains.gridverse.view import RENDERER
 from baddr.posteriors import Posterior
 
 FORWARD, LEFT, RIGHT = range(3)
@@ -137,14 +139,14 @@ class Gridverse(POMDP):
         return is_goal(s_next[:2], self.size)
 
 
-def make_domain(
-    size: int = 8, forward_length: int = 1, leaf: str = "distance", discount: float = 0.95, horizon: int = 30
-) -> Domain:
+@takes_fields_of(GridverseSettings)
+def make_domain(settings: GridverseSettings) -> Domain:
     """The room with the paper's prior: turns and the beam known, forward's length not.
 
     The prior is one simulator: sampled ones and the expected one are the same. There is no tabular prior: O
     alone would have 4^(3N) outcomes a row.
     """
+    size, forward_length = settings.size, settings.forward_length
     prior = Walk(size, forward_length, noisy=True)
 
     def is_legal(s: State) -> Bool[Array, ""]:
@@ -158,13 +160,15 @@ def make_domain(
 
     return Domain(
         name="gridverse",
-        pomdp=Gridverse(Walk(size, forward_length, noisy=False), size, discount, horizon),
+        pomdp=Gridverse(Walk(size, forward_length, noisy=False), size, settings.discount, settings.horizon),
         sample_simulator=lambda key: prior,
         expected_simulator=prior,
         is_legal=is_legal,
         learned="T",
-        leaf_value=leaf_value if leaf == "distance" else None,
+        leaf_value=leaf_value if settings.leaf == "distance" else None,
         describe=describe,
+        names=names(settings),
+        renderer=RENDERER,
     )
 
 

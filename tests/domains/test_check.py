@@ -11,13 +11,12 @@ import jax.random as jr
 import pytest
 
 from baddr.core.pomdp import POMDP, Dynamics, SplitDynamics, Table
-from baddr.domains import check
+from baddr.domains import catalog, check
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.lab import catalog
 from baddr.posteriors import Counts
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 SMALL = {
     "tiger": {},
     "road-racing": {"lanes": 2},

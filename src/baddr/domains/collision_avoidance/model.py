@@ -21,9 +21,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
 from baddr.core.prng import categorical
-from baddr.domains.domain import Domain
-from baddr.domains.tables import dirichlet_counts
-from baddr.domains.tiger import KNOWN
+from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings, names
+from baddr.domains.collision_avoidance.view import RENDERER
+from baddr.domains.domain import Domain, takes_fields_of
+from baddr.domains.tables import KNOWN, dirichlet_counts
 from baddr.posteriors import Graph, Posterior
 from baddr.posteriors.factored import Computed, Node, parents
 from baddr.posteriors.partial import split
@@ -145,41 +146,35 @@ def graph(
 
 
 def is_legal(s: State) -> Bool[Array, ""]:
-    """Where an episode can still go on."""
+    """Where an episode is not over."""
     return s[0] >= 1
 
 
-def make_domain(
-    size: int = 5,
-    down: float = 0.25,
-    up: float = 0.25,
-    noise: float = 1.0,
-    prior_down: float = 0.05,
-    prior_up: float = 0.05,
-    certainty: float = 10_000.0,
-    prior_total: float = 10.0,
-    prior_observation_total: float = 10.0,
-    discount: float = 0.95,
-) -> Domain:
+@takes_fields_of(CollisionAvoidanceSettings)
+def make_domain(settings: CollisionAvoidanceSettings) -> Domain:
     """Collision avoidance with the BRL literature's prior: an obstacle that mostly stays, all else known."""
-    table = noise_table(size, noise)
-    expected = CollisionDynamics(policy(prior_down, prior_up), table)
+    size, total = settings.size, settings.prior_total
+    table = noise_table(size, settings.noise)
+    expected = CollisionDynamics(policy(settings.prior_down, settings.prior_up), table)
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
         """A policy ~ Dirichlet(c * its expectation), the same in all cells."""
-        return CollisionDynamics(jr.dirichlet(key, certainty * expected.policy), table)
+        return CollisionDynamics(jr.dirichlet(key, settings.certainty * expected.policy), table)
 
-    pomdp = CollisionAvoidance(CollisionDynamics(policy(down, up), table), discount)
-    uncertain = graph(expected, prior_total, prior_observation_total, learn_observation=True)
+    truth = CollisionDynamics(policy(settings.down, settings.up), table)
+    pomdp = CollisionAvoidance(truth, settings.discount)
+    uncertain = graph(expected, total, settings.prior_observation_total, learn_observation=True)
     return Domain(
         name="collision-avoidance",
         pomdp=pomdp,
         sample_simulator=sample_simulator,
         expected_simulator=expected,
-        counts=dirichlet_counts(expected, pomdp, prior_total) if size <= LARGEST_TABLE else None,
-        graphs={"default": graph(expected, prior_total), "uncertain-observation": uncertain},
+        counts=dirichlet_counts(expected, pomdp, total) if size <= LARGEST_TABLE else None,
+        graphs={"default": graph(expected, total), "uncertain-observation": uncertain},
         is_legal=is_legal,
         describe=partial(describe, size=size),
+        names=names(settings),
+        renderer=RENDERER,
     )
 
 

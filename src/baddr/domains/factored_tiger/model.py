@@ -14,10 +14,12 @@ from jaxtyping import Array, Bool, Key
 
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
-from baddr.domains import tiger
-from baddr.domains.domain import Domain
-from baddr.domains.tables import observation_table, transition_table
-from baddr.domains.tiger import KNOWN, LISTEN, NULL, SIZES
+from baddr.domains.domain import Domain, takes_fields_of
+from baddr.domains.factored_tiger.settings import FactoredTigerSettings, names
+from baddr.domains.factored_tiger.view import RENDERER
+from baddr.domains.tables import KNOWN, observation_table, transition_table
+from baddr.domains.tiger import model as tiger
+from baddr.domains.tiger.model import LISTEN, NULL, SIZES
 from baddr.posteriors import Counts, Factored, Posterior
 from baddr.posteriors.factored import edge_probabilities, expected_dynamics
 
@@ -53,22 +55,17 @@ class FactoredTiger(POMDP):
         return a != LISTEN
 
 
-def make_domain(
-    irrelevant: int = 2,
-    accuracy: float = 0.85,
-    prior_accuracy: float = 0.625,
-    prior_total: float = 8.0,
-    discount: float = 0.95,
-    horizon: int = 30,
-) -> Domain:
+@takes_fields_of(FactoredTigerSettings)
+def make_domain(settings: FactoredTigerSettings) -> Domain:
     """Factored tiger with tiger's prior: Dirichlet (5, 3) per door, all else known."""
 
     def hearing(accuracy: float, total: float = 1.0) -> np.ndarray:
         return total * np.array([[accuracy, 1 - accuracy], [1 - accuracy, accuracy]])
 
-    truth = expected_dynamics(tiger.graph(hearing(accuracy), irrelevant, learned=False))
-    prior = tiger.graph(hearing(prior_accuracy, prior_total), irrelevant)
-    pomdp = FactoredTiger(irrelevant, truth, discount, horizon)
+    irrelevant, total = settings.irrelevant, settings.prior_total
+    truth = expected_dynamics(tiger.graph(hearing(settings.accuracy), irrelevant, learned=False))
+    prior = tiger.graph(hearing(settings.prior_accuracy, total), irrelevant)
+    pomdp = FactoredTiger(irrelevant, truth, settings.discount, settings.horizon)
     drawn = Factored(prior, expected=False)
     expected = expected_dynamics(prior)
 
@@ -78,7 +75,7 @@ def make_domain(
 
     def flat_counts() -> Counts:
         listens = (jnp.arange(3) == LISTEN)[:, None, None]
-        O = observation_table(expected, pomdp) * jnp.where(listens, prior_total, KNOWN)
+        O = observation_table(expected, pomdp) * jnp.where(listens, total, KNOWN)
         return Counts(transition_table(expected, pomdp) * KNOWN, O)
 
     return Domain(
@@ -89,6 +86,8 @@ def make_domain(
         counts=flat_counts() if irrelevant <= MOST_FEATURES_OF_A_TABLE else None,
         graphs={"default": prior},
         describe=describe,
+        names=names(settings),
+        renderer=RENDERER,
     )
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Float64, Key
 
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
 from baddr.core.prng import categorical
-from baddr.domains.cassandra_format import Model, read
+from baddr.domains.cassandra.format import Model, read
 from baddr.domains.domain import Domain
 from baddr.posteriors import Counts
 

@@ -13,6 +13,8 @@ import pytest
 from baddr.core import prng
 from baddr.core.pomdp import Table
 from baddr.domains import collision_avoidance, factored_tiger, road_racing, sysadmin, tiger
+from baddr.domains.road_racing.settings import RoadRacingSettings
+from baddr.domains.sysadmin.settings import SysadminSettings
 from baddr.domains.tables import every_vector, observation_table, transition_table
 from baddr.errors import UserError
 from baddr.lab.build import build_posterior
@@ -20,7 +22,6 @@ from baddr.lab.experiment import preset
 from baddr.posteriors import Factored
 from baddr.posteriors.factored import expected_dynamics, num_counts
 from baddr.settings import Factored as Settings
-from baddr.settings import RoadRacing, Sysadmin
 
 LISTEN = 2
 
@@ -192,7 +193,7 @@ def test_table_sizes_of_collision_avoidance():
 
 
 def test_a_setting_that_cannot_fit_is_refused_with_the_figure():
-    experiment = preset("road-racing", "fba-pomcp", settings=RoadRacing(lanes=9))
+    experiment = preset("road-racing", "fba-pomcp", settings=RoadRacingSettings(lanes=9))
     domain = road_racing.make_domain(9)
     fits, _ = build_posterior(experiment, domain)
     assert isinstance(fits, Factored) and fits.counts.shape == (8_748,)
@@ -211,4 +212,4 @@ def test_settings_reach_the_posterior():
     experiment = replace(experiment, factored=Settings(graph="figure"))
     with pytest.raises(UserError, match="no graph 'figure'"):
         build_posterior(experiment, factored_tiger.make_domain())
-    assert Settings(edge_probability=1.5).problems() and Sysadmin(computers=0).problems()
+    assert Settings(edge_probability=1.5).problems() and SysadminSettings(computers=0).problems()

@@ -14,7 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
-from baddr.domains.domain import Domain
+from baddr.domains.domain import Domain, takes_fields_of
+from baddr.domains.sysadmin.settings import SysadminSettings, names
+from baddr.domains.sysadmin.view import RENDERER
 from baddr.domains.tables import observation_table, transition_table
 from baddr.posteriors import Counts, Factored, Graph
 from baddr.posteriors.factored import Node, expected_dynamics, parents
@@ -89,16 +91,13 @@ def graph(computers: int, topology: str, total: float, learned: bool = True) -> 
     return Graph((2,) * computers, (2,), 2 * computers, T, (status,))
 
 
-def make_domain(
-    computers: int = 4,
-    topology: str = "linear",
-    prior_total: float = 10_000.0,
-    discount: float = 0.95,
-    horizon: int = 20,
-) -> Domain:
+@takes_fields_of(SysadminSettings)
+def make_domain(settings: SysadminSettings) -> Domain:
     """Sysadmin with the published prior: the true model, of `prior_total` counts a row."""
-    pomdp = Sysadmin(computers, expected_dynamics(graph(computers, topology, 1.0, False)), discount, horizon)
-    prior = graph(computers, topology, prior_total)
+    computers, topology, total = settings.computers, settings.topology, settings.prior_total
+    truth = expected_dynamics(graph(computers, topology, 1.0, False))
+    pomdp = Sysadmin(computers, truth, settings.discount, settings.horizon)
+    prior = graph(computers, topology, total)
     drawn, expected = Factored(prior, expected=False), expected_dynamics(prior)
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
@@ -107,7 +106,7 @@ def make_domain(
 
     def flat_counts() -> Counts:
         T, O = transition_table(expected, pomdp), observation_table(expected, pomdp)
-        return Counts(T * prior_total, O * prior_total)
+        return Counts(T * total, O * total)
 
     return Domain(
         name="sysadmin",
@@ -116,4 +115,6 @@ def make_domain(
         expected_simulator=expected,
         counts=flat_counts() if computers <= MOST_COMPUTERS_OF_A_TABLE else None,
         graphs={"default": prior},
+        names=names(settings),
+        renderer=RENDERER,
     )

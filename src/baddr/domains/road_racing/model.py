@@ -20,7 +20,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr.core.particles import Particles, bytes_of, over_particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
-from baddr.domains.domain import Domain
+from baddr.domains.domain import Domain, takes_fields_of
+from baddr.domains.road_racing.settings import RoadRacingSettings, names
+from baddr.domains.road_racing.view import RENDERER
 from baddr.domains.tables import dirichlet_counts
 from baddr.posteriors import Graph, Posterior
 from baddr.posteriors.factored import Computed, Feature, Node, parents
@@ -175,20 +177,16 @@ def car_row(distance: int, total: float) -> Float[np.ndarray, " distances"]:
     return total * (PRIOR_SPEED * certain[closer] + (1 - PRIOR_SPEED) * certain[distance])
 
 
-def make_domain(
-    lanes: int = 3,
-    certainty: float = 1000.0,
-    prior_total: float = 10.0,
-    discount: float = 0.95,
-    horizon: int = 20,
-) -> Domain:
+@takes_fields_of(RoadRacingSettings)
+def make_domain(settings: RoadRacingSettings) -> Domain:
     """Road racing with the paper's prior: all is known but the speeds, each of them 1/2 in expectation."""
+    lanes, certainty, total = settings.lanes, settings.certainty, settings.prior_total
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
         """A speed ~ Beta(c/2, c/2) for each lane."""
         return RoadDynamics(jr.beta(key, PRIOR_SPEED * certainty, (1 - PRIOR_SPEED) * certainty, (lanes,)))
 
-    pomdp = RoadRacing(lanes, RoadDynamics(true_speeds(lanes)), discount, horizon)
+    pomdp = RoadRacing(lanes, RoadDynamics(true_speeds(lanes)), settings.discount, settings.horizon)
     expected = RoadDynamics(jnp.full((lanes,), PRIOR_SPEED))
     fits = lanes <= MOST_LANES_OF_A_TABLE
     return Domain(
@@ -196,9 +194,11 @@ def make_domain(
         pomdp=pomdp,
         sample_simulator=sample_simulator,
         expected_simulator=expected,
-        counts=dirichlet_counts(expected, pomdp, prior_total) if fits else None,
-        graphs={"default": graph(lanes, prior_total), "figure": figure_graph(lanes, prior_total)},
+        counts=dirichlet_counts(expected, pomdp, total) if fits else None,
+        graphs={"default": graph(lanes, total), "figure": figure_graph(lanes, total)},
         describe=describe,
+        names=names(settings),
+        renderer=RENDERER,
     )
 
 

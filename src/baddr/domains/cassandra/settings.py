@@ -1,0 +1,67 @@
+"""The settings of a .pomdp file, its names and presets. Needs no JAX."""
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+from baddr.domains.entry import Entry, Names, Preset, by_module, file_presets
+from baddr.settings import wrong
+
+
+@dataclass(frozen=True)
+class CassandraSettings:
+    """A POMDP from a file in Cassandra's format, and the prior about it."""
+
+    path: str = ""
+    """The .pomdp file."""
+    horizon: int = 50
+    """K: the steps of an episode. Nothing else ends it."""
+    discount: float = -1.0
+    """The discount factor gamma; -1: as in the file."""
+    prior_total: float = 10.0
+    """The prior's total count for each row."""
+    prior_noise: float = 0.5
+    """How far the prior's expectation is from the file: 0 is the file's model, 1 is uniform."""
+    learned: Literal["TO", "T", "O"] = "TO"
+    """What the agent must learn: transitions (T), observations (O) or both. The rest is known."""
+
+    @property
+    def name(self) -> str:
+        return self.path or "cassandra"
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (self.path != "", "domain.path must name a .pomdp file"),
+            (self.horizon >= 1, "domain.horizon must be at least 1"),
+            (self.discount == -1 or 0 <= self.discount <= 1, "domain.discount must lie in [0, 1], or be -1"),
+            (self.prior_total > 0, "domain.prior-total must be positive"),
+            (0 <= self.prior_noise <= 1, "domain.prior-noise must lie in [0, 1]"),
+            (self.learned in ("TO", "T", "O"), "domain.learned must be TO, T or O"),
+        )
+
+
+def names(settings: CassandraSettings) -> Names:
+    from baddr.domains.cassandra.format import read_header  # which takes NumPy a moment to import
+
+    header = read_header(settings.path)
+    return Names((("state", header.states),), header.actions, (("observation", header.observations),))
+
+
+def presets(settings: CassandraSettings) -> dict[str, Preset]:
+    """Explores by the range of the file's rewards, at least 1."""
+    from baddr.domains.cassandra.format import read
+
+    if not settings.path:
+        return file_presets(1.0)
+    with warnings.catch_warnings(action="ignore"):  # what it warns of is said when the domain is made
+        R = read(settings.path).R
+    return file_presets(max(1.0, float(R.max() - R.min())))
+
+
+ENTRY = Entry(
+    summary="a finite POMDP from a file in Cassandra's format",
+    settings=CassandraSettings(),
+    names=names,
+    presets=presets,
+    make_domain=by_module("baddr.domains.cassandra.model"),
+)

@@ -1,0 +1,90 @@
+"""Collision avoidance's settings, names and presets. Needs no JAX."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from baddr.domains.entry import Entry, Names, Preset, by_module
+from baddr.settings import DPFRL, Filter, Network, Planner, Pretrain, wrong
+
+
+@dataclass(frozen=True)
+class CollisionAvoidanceSettings:
+    """Collision avoidance and the prior about it. An episode has size - 1 steps."""
+
+    name: ClassVar[str] = "collision-avoidance"
+    size: int = 5
+    """N: columns and rows of the grid, an odd number (the paper does not say which; 5 fits its returns)."""
+    down: float = 0.25
+    """The true probability that the obstacle moves down."""
+    up: float = 0.25
+    """That it moves up; otherwise it stays."""
+    noise: float = 1.0
+    """Standard deviation of the noise on the observed row of the obstacle."""
+    prior_down: float = 0.05
+    """The prior's expectation of `down`."""
+    prior_up: float = 0.05
+    """The prior's expectation of `up`."""
+    certainty: float = 10_000.0
+    """c: the simulators' (down, stay, up) are drawn from Dirichlet(c * expectation), one for all cells."""
+    prior_total: float = 10.0
+    """The tabular prior's total count per row of the obstacle's moves (a table needs a size of at most 5)."""
+    prior_observation_total: float = 10.0
+    """The total count per row of the observed row, in the graph `uncertain-observation` of fba-pomcp."""
+    discount: float = 0.95
+    """The discount factor gamma."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (self.size >= 3 and self.size % 2 == 1, "domain.size must be an odd number, at least 3"),
+            (
+                min(self.down, self.up) >= 0 and self.down + self.up <= 1,
+                "domain.down and domain.up must not be negative and add up to at most 1",
+            ),
+            (
+                min(self.prior_down, self.prior_up) > 0 and self.prior_down + self.prior_up < 1,
+                "domain.prior-down and domain.prior-up must be positive and add up to less than 1",
+            ),
+            (self.noise > 0, "domain.noise must be positive"),
+            (self.certainty > 0, "domain.certainty must be positive"),
+            (self.prior_total > 0, "domain.prior-total must be positive"),
+            (self.prior_observation_total > 0, "domain.prior-observation-total must be positive"),
+            (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
+        )
+
+
+def names(settings: CollisionAvoidanceSettings) -> Names:
+    cells = tuple(map(str, range(settings.size)))
+    features = (("column", cells), ("row", cells), ("obstacle's row", cells))
+    return Names(state=features, action=("down", "stay", "up"), observation=features)
+
+
+PAPER = Preset(
+    runs=35000,
+    episodes=500,
+    planner=Planner(num_simulations=256, exploration=1000.0),
+    filter=Filter(kind="importance", num_particles=128, resample_below=32.0),
+    network=Network(hidden=64, dropout=0.5, learning_rate=0.0005, learn_observation=False),
+    pretrain=Pretrain(batches=8192, batch_size=32, learning_rate=0.05, optimizer="sgd"),
+)
+
+
+def presets(settings: CollisionAvoidanceSettings) -> dict[str, Preset]:
+    return {
+        "quick": replace(PAPER, runs=64, episodes=100),
+        "quick/network": replace(PAPER, runs=32, episodes=100),
+        "paper": PAPER,
+    }
+
+
+def dpfrl(settings: CollisionAvoidanceSettings) -> tuple[DPFRL, int]:
+    return DPFRL(learning_rate=1e-4, num_particles=30), 600_000
+
+
+ENTRY = Entry(
+    summary="fly past a moving obstacle that is seen through noise",
+    settings=CollisionAvoidanceSettings(),
+    names=names,
+    presets=presets,
+    make_domain=by_module("baddr.domains.collision_avoidance.model"),
+    dpfrl=dpfrl,
+)

@@ -1,0 +1,85 @@
+"""What the command line must know of a domain before it is made. Needs no JAX."""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from baddr.settings import DPFRL, Filter, Network, Planner, Pretrain
+
+Feature = tuple[str, tuple[str, ...]]  # a feature's name and the names of its values
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a domain's numbers mean."""
+
+    state: tuple[Feature, ...]
+    action: tuple[str, ...]
+    observation: tuple[Feature, ...]
+
+
+def numbered(pomdp: Any, action: str = "", observation: str = "observation") -> Names:
+    """Numbers for names, where a domain has none."""
+
+    def features(kind: str, sizes: tuple[int, ...]) -> tuple[Feature, ...]:
+        return tuple((f"{kind} {i}", tuple(map(str, range(size)))) for i, size in enumerate(sizes))
+
+    actions = tuple(f"{action} {a}".strip() for a in range(pomdp.num_actions))
+    return Names(
+        features("state", pomdp.state_sizes), actions, features(observation, pomdp.observation_sizes)
+    )
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One column of the appendix tables, or a size that fits a coffee break."""
+
+    runs: int
+    episodes: int
+    planner: Planner
+    filter: Filter
+    network: Network
+    pretrain: Pretrain
+    domain: dict[str, Any] = field(default_factory=dict)  # settings of the domain that belong to the preset
+    dpfrl: DPFRL = field(default_factory=DPFRL)
+
+
+def file_presets(exploration: float) -> dict[str, Preset]:
+    """For domains that come from files: the sizes are ours, and `quick` and `paper` are the same."""
+    sizes = Preset(
+        runs=16,
+        episodes=20,
+        planner=Planner(num_simulations=1024, exploration=exploration, depth=20),
+        filter=Filter(kind="importance", num_particles=1024, resample_below=128.0),
+        network=Network(hidden=32, dropout=0.1, inputs="onehot", learning_rate=0.005),
+        pretrain=Pretrain(batches=4096, batch_size=64, learning_rate=0.005, optimizer="adam"),
+    )
+    return {"quick": sizes, "paper": sizes}
+
+
+def dpfrl_default(settings: Any) -> tuple[DPFRL, int]:
+    return DPFRL(), 20_000
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A domain: one of this package, or one that a file holds."""
+
+    summary: str
+    settings: Any  # a frozen dataclass with a `name` and `problems()`: flags, and lines of config.toml
+    names: Callable[[Any], Names]
+    presets: Callable[[Any], dict[str, Preset]]  # for a size of the domain; NAME/network: see `lab.catalog`
+    make_domain: Callable[[Any], Any]  # the `Domain` with these settings; imports JAX
+    dpfrl: Callable[[Any], tuple[DPFRL, int]] = dpfrl_default  # the best of the paper's sweep; episodes
+    source: Path | None = None  # the Python file of a user's own domain
+
+
+def by_module(module: str) -> Callable[[Any], Any]:
+    """A domain made by the `make_domain` of a module, which is imported when it is first needed."""
+
+    def make_domain(settings: Any) -> Any:
+        return importlib.import_module(module).make_domain(**asdict(settings))
+
+    return make_domain

@@ -1,0 +1,64 @@
+"""Sysadmin's settings, names and presets. Needs no JAX."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from baddr.domains.entry import Entry, Names, Preset, by_module
+from baddr.settings import Filter, Network, Planner, Pretrain, wrong
+
+
+@dataclass(frozen=True)
+class SysadminSettings:
+    """Sysadmin and the prior about it."""
+
+    name: ClassVar[str] = "sysadmin"
+    computers: int = 4
+    """n: the computers."""
+    topology: Literal["linear", "independent"] = "linear"
+    """Computers in a line fail more often beside a failed one; or none depends on another."""
+    prior_total: float = 10_000.0
+    """The prior's total count per row; its expectation is the truth."""
+    discount: float = 0.95
+    """The discount factor gamma."""
+    horizon: int = 20
+    """K: the steps of an episode."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (1 <= self.computers <= 16, "domain.computers must lie between 1 and 16"),
+            (self.prior_total > 0, "domain.prior-total must be positive"),
+            (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
+            (self.horizon >= 1, "domain.horizon must be at least 1"),
+        )
+
+
+def names(settings: SysadminSettings) -> Names:
+    status, computers = ("failed", "running"), range(settings.computers)
+    return Names(
+        state=tuple((f"computer {i}", status) for i in computers),
+        action=tuple(f"{verb} {i}" for verb in ("observe", "reboot") for i in computers),
+        observation=(("status", status),),
+    )
+
+
+SIZES = Preset(  # not in the paper: the sizes are ours
+    runs=64,
+    episodes=50,
+    planner=Planner(num_simulations=1024, exploration=10.0, depth=10),
+    filter=Filter(kind="importance", num_particles=512, resample_below=128.0),
+    network=Network(hidden=64, dropout=0.1, learning_rate=0.0005),
+    pretrain=Pretrain(batches=8192, batch_size=64, learning_rate=0.05, optimizer="sgd"),
+)
+
+
+def presets(settings: SysadminSettings) -> dict[str, Preset]:
+    return {"quick": SIZES, "quick/network": replace(SIZES, runs=8), "paper": SIZES}
+
+
+ENTRY = Entry(
+    summary="keep the computers of a network running",
+    settings=SysadminSettings(),
+    names=names,
+    presets=presets,
+    make_domain=by_module("baddr.domains.sysadmin.model"),
+)
