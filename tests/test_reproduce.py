@@ -42,7 +42,7 @@ def test_intervals_of_four_units_hold_as_often_as_they_say():
     generator = np.random.default_rng(3)
     held = 0
     for _ in range(400):
-        _, low, high = statistics.small_sample_estimate(generator.normal(size=4))
+        _, low, high = statistics.estimate(generator.normal(size=4))
         held += low <= 0 <= high
     assert 0.95 - 0.05 < held / 400 < 0.99
 
@@ -69,7 +69,7 @@ def test_a_curve_of_several_seeds_is_resampled_by_ensemble():
     pooled = statistics.sample(rows)
     assert pooled.unit == "ensembles" and pooled.num_runs == 150 and pooled.ids == ((0,), (1,), (2,))
     assert pooled.table[:, 0] == pytest.approx([0.245, 10.245, 20.245])
-    _, low, high = statistics.small_sample_estimate(pooled.table[:, 0])
+    _, low, high = statistics.estimate(pooled.table[:, 0])
     assert high - low > 20
     alone = statistics.sample({1: rows[1]})
     assert alone.unit == "runs" and alone.ids[:2] == ((1, 0), (1, 1)) and len(alone.ids) == 50

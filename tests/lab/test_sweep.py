@@ -8,6 +8,7 @@ import pytest
 
 from baddr import load_results
 from baddr.cli import main
+from baddr.cli.sweep import _parts
 from baddr.errors import UserError
 from baddr.files.store import Folder
 from baddr.lab import sweep
@@ -42,6 +43,28 @@ def test_labels_are_folder_names_and_differ():
     assert sweep.label(both) == "network.hidden=32-32,dpfrl.hidden=8"
     assert sweep.flags(both) == ["--network.hidden", "32", "32", "--dpfrl.hidden", "8"]
     assert "/" not in sweep.label({"prior": "results/a"})
+
+
+def test_a_flag_is_swept_over_by_true_and_false():
+    over = sweep.parse_over(["network.redraw-masks=true,False"])
+    assert [sweep.flags(c) for c in sweep.combinations(over)] == [
+        ["--network.redraw-masks"],
+        ["--network.no-redraw-masks"],
+    ]
+    assert sweep.is_given(["tiger", "--network.no-redraw-masks"], "network.redraw-masks")
+    assert sweep.is_given(["tiger", "--network.redraw-masks"], "network.redraw-masks")
+    assert sweep.is_given(["tiger", "--seed=3"], "seed") and not sweep.is_given(
+        ["tiger", "--runs", "3"], "seed"
+    )
+    assert not sweep.is_given(["tiger", "--over", "--seed=1,2"], "seed")
+
+
+def test_parts_of_a_swept_flag_differ_in_it(tmp_path, capsys):
+    command = ["sweep", "tiger", "--over", "network.redraw-masks=true,false", "--out", tmp_path / "sweep"]
+    assert baddr_main(*command, "--network.redraw-masks", "--dry-run") == 2
+    assert "is set and swept over" in capsys.readouterr().err
+    parts = _parts(tmp_path, ["network.redraw-masks=true,false"], ["tiger"])
+    assert [part.experiment.network.redraw_masks for part in parts] == [True, False]
 
 
 @pytest.mark.parametrize(

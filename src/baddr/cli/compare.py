@@ -1,15 +1,14 @@
 """`baddr compare DIR...`."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from baddr.cli.folders import label_of
 from baddr.cli.options import Debug, Folders, Level
 from baddr.cli.parse import parse
 from baddr.errors import UserError
-from baddr.files.store import load_results
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,13 @@ def main(arguments: Sequence[str]) -> int:
     for name in ("last", "window"):
         if getattr(options, name) < 0:
             raise UserError(f"--{name} must not be negative.")
+    from baddr.lab.results import check_same_domain, labels, results_of
     from baddr.lab.statistics import compare, default_window
 
-    results = {label_of(path): load_results(path) for path in options.dirs}
-    shortest = _shortest(results)
+    found = results_of(options.dirs)
+    check_same_domain(list(found))
+    results = dict(zip(labels(list(found)), found.values(), strict=True))
+    shortest = min(int(columns["episode"].max()) + 1 for columns in results.values())
     last = options.last or max(1, shortest // 10)
     if last > shortest:
         raise UserError(f"--last {last} is more than the {shortest} episodes of the shortest result.")
@@ -61,33 +63,25 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _shortest(results: dict[str, Any]) -> int:
-    """Episodes of the shortest result; one without any is refused."""
-    empty = [name for name, columns in results.items() if not len(columns["run"])]
-    if empty:
-        raise UserError(f"{empty[0]} has no finished episode yet.")
-    return min(int(columns["episode"].max()) + 1 for columns in results.values())
-
-
 def _plain(x: Any) -> Any:
     """An estimate as a table; `null` where it is infinite."""
-    finite = lambda value: None if value == float("inf") else value
+    finite = lambda value: value if math.isfinite(value) else None
     return {key: finite(value) for key, value in x._asdict().items()} if hasattr(x, "_asdict") else x
 
 
 def _paragraph(name: str, row: dict[str, Any], level: float | None, window: int) -> str:
     """About one result."""
-    number = lambda e: f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]"
     lines = [
         f"{name}: {row['runs']} runs of {row['episodes']} episodes",
-        f"  final mean                {number(row['final'])}",
-        f"  final interquartile mean  {number(row['final_interquartile'])}",
-        f"  mean over all episodes    {number(row['area'])}",
+        f"  final mean                {row['final']}",
+        f"  final interquartile mean  {row['final_interquartile']}",
+        f"  mean over all episodes    {row['area']}",
     ]
     if level is not None:
-        value, low, high = (f"{x:.0f}" if x < float("inf") else "never" for x in row["episodes_to_level"])
-        lines.append(f"  episodes to {level:g}: {value} [{low}, {high}] (the mean of {window})")
+        value, low, high = (f"{x:.0f}" if x < math.inf else "never" for x in row["episodes_to_level"])
+        interval = f"[{low}, {high}]" if row["episodes_to_level"].has_interval else "[no interval]"
+        lines.append(f"  episodes to {level:g}: {value} {interval} (the mean of {window})")
     if "difference" in row:
-        difference = f"{number(row['difference'])} ({row['common_runs']} common runs)"
+        difference = f"{row['difference']} ({row['common_runs']} common runs)"
         lines.append(f"  final, less the first     {difference}")
     return "\n".join(lines)

@@ -24,12 +24,6 @@ def stem_of(experiment: Experiment[Any]) -> str:
     return f"{catalog.short_name(experiment.name).replace(':', '-')}-{experiment.agent}"
 
 
-def label_of(path: Path) -> str:
-    """A result's name in pictures and tables."""
-    config = config_of(Folder(path))
-    return f"{config.get('agent')} on {catalog.short_name(config.get('name', ''))}, {path.name}"
-
-
 def config_of(folder: Folder) -> dict[str, Any]:
     """What its config.toml says."""
     folder.check_existing()

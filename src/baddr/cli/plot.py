@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from baddr.cli.folders import label_of
 from baddr.cli.options import Debug, Folders
 from baddr.cli.parse import parse
 from baddr.errors import UserError
-from baddr.files.store import load_results
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.window < 0:
         raise UserError("--window must not be negative.")
     from baddr.lab.plots import plot_curves
+    from baddr.lab.results import labels, results_of
 
-    results = {label_of(path): load_results(path) for path in options.dirs}
-    plot_curves(results, "", [options.out], options.window)
+    results = results_of(options.dirs)
+    labelled = dict(zip(labels(list(results)), results.values(), strict=True))
+    plot_curves(labelled, "", [options.out], options.window)
     print(options.out)
     return 0

@@ -61,9 +61,9 @@ def summary(experiment: Experiment[Any], folder: Folder, results: dict[str, Any]
     lines = [f"{experiment.title}: {len(table)} runs of {episodes} episodes"]
     lines.append("  discounted return, mean over runs with its 95 % interval")
     for first, last in dict.fromkeys(blocks):
-        mean, low, high = mean_interval(table[:, first:last])
+        mean = mean_interval(table[:, first:last])
         which = f"episode {first + 1}" if last == first + 1 else f"episodes {first + 1}-{last}"
-        lines.append(f"    {which:18s} {mean:9.3f}   [{low:.3f}, {high:.3f}]")
+        lines.append(f"    {which:18s} {mean.value:9.3f}   {mean.interval}")
     manifest = folder.read_manifest()
     lines += _about_prior(manifest) + _about_depletion(results)
     lines.append(f"  wall time {manifest['wall_seconds']:.0f} s; results in {folder.path}")

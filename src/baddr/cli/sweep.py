@@ -10,7 +10,7 @@ from tyro.conf import UseAppendAction, arg
 
 from baddr.cli.folders import numbered, stem_of
 from baddr.cli.options import Config, Debug, Device, DryRun, Flat, Level, Out
-from baddr.cli.parse import flag_value, parse_with_domain
+from baddr.cli.parse import parse_with_domain
 from baddr.cli.summary import describe_plan, finish
 from baddr.errors import UserError
 from baddr.lab import catalog
@@ -66,7 +66,7 @@ def _parts(root: Path, over: Sequence[str], arguments: Sequence[str]) -> list[An
 
     values, parts = sweep.parse_over(over), []
     for name in values:
-        if flag_value(arguments, name, ""):
+        if sweep.is_given(arguments, name):
             raise UserError(f"--{name} is set and swept over; leave one of them out.")
     for combination in sweep.combinations(values):
         words = [*arguments, *sweep.flags(combination)]

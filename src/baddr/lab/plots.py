@@ -16,10 +16,10 @@ from baddr.lab.statistics import (
     curve_of,
     default_window,
     equal_blocks,
+    estimate,
     growing_blocks,
     learning_curve,
     per_run,
-    small_sample_estimate,
 )
 from baddr.paper.claims import Data, accuracy, block_means, reached
 from baddr.paper.figures import TABLE, Curves, Figure, Sizes
@@ -182,7 +182,7 @@ def _curves(curves: Curves, data: Data, title: str, sizes: Sizes, log: bool = Fa
     for curve in curves:
         if curve.is_bound:
             means = np.array(list(block_means(data.sample(curve.name), "all").values()))
-            bounds.append(Bound(curve.label, small_sample_estimate(means), curve.style[0]))
+            bounds.append(Bound(curve.label, estimate(means), curve.style[0]))
     smoothing = "the mean since the point before" if log else f"the mean of {window}"
     xlabel = f"episode (each point: {smoothing})" if log or window > 1 else "episode"
     return Panel(title, xlabel, RETURN, series, bounds, "log" if log else "linear")
@@ -204,7 +204,7 @@ def _models(curves: Curves, data: Data, bounds: list[Bound]) -> Panel:
     for agent, label in (("baddr", "BADDr"), ("filtering", "filtering (never trained online)")):
         mine = sorted((c for c in curves if c.experiment.agent == agent), key=lambda c: c.models)
         means = [np.array(list(block_means(data.sample(c.name), "last").values())) for c in mine]
-        y, low, high = np.array([small_sample_estimate(m) for m in means]).T
+        y, low, high = np.array([estimate(m) for m in means]).T
         x = np.array([c.models for c in mine])
         series.append(Series(label, x, y, low, high, mine[0].style, bars=True))
     ylabel = "discounted return, 95 % interval"
@@ -285,7 +285,7 @@ def _runtime(curves: Curves, data: Data) -> Panel:
     for agent, up in (("baddr", 0.1), ("fba-pomcp", -0.1)):
         mine = [curve for curve in curves if curve.experiment.agent == agent]
         seconds = [np.array(data.timings[curve.name]["seconds"]) for curve in mine]
-        x, low, high = 1e3 * np.array([small_sample_estimate(s) for s in seconds]).T
+        x, low, high = 1e3 * np.array([estimate(s) for s in seconds]).T
         y = np.array([rows.index(curve.panel) + up for curve in mine])
         colour, _, marker = mine[0].style
         series.append(Series(mine[0].label, x, y, low, high, (colour, "", marker), bars=True))

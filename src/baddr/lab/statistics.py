@@ -1,26 +1,39 @@
-"""What a set of runs says, with its uncertainty."""
+"""What a set of runs says, with its uncertainty. Needs no JAX."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from baddr.files.store import Arrays
+from baddr.files.tables import Arrays
 
-Statistic = Callable[[np.ndarray], Any]
+Statistic = Callable[..., Any]  # of values, over an axis
+NUM_RESAMPLES = 2000
 NUM_CURVES = 500  # resampled for the interval of a whole curve
+FEWEST_RUNS = 4  # below, equal runs are no evidence that others are equal, nor "never" that none gets there
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % bootstrap interval over runs."""
+    """A number with its 95 % interval over runs, which is infinite where there are too few runs for one."""
 
     value: float
     low: float
     high: float
 
+    @property
+    def has_interval(self) -> bool:
+        return self.low > -np.inf
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} {self.interval}"
+
+    @property
+    def interval(self) -> str:
+        return f"[{self.low:.3f}, {self.high:.3f}]" if self.has_interval else "[no interval]"
+
 
 class Curve(NamedTuple):
-    """Mean over runs per window of episodes, with a 95 % confidence band."""
+    """Mean over runs per window of episodes, with a 95 % confidence band: NaN where it has none."""
 
     episode: np.ndarray  # the last episode of each window, counted from 1
     mean: np.ndarray
@@ -37,35 +50,85 @@ def per_run(results: Arrays, column: str) -> np.ndarray:
     return table
 
 
-def bootstrap_interval(
-    values: np.ndarray, num_resamples: int = 2000, seed: int = 0, statistic: Statistic | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The 95 % percentile-bootstrap interval of a statistic over axis 0 (runs), by default the mean."""
-    generator, n = np.random.default_rng(seed), len(values)
-    statistic = statistic or _mean
-    found = np.stack([statistic(values[generator.integers(n, size=n)]) for _ in range(num_resamples)])
-    low, high = np.nanquantile(found, [0.025, 0.975], axis=0)
-    return np.asarray(low), np.asarray(high)
+# Intervals. The resampling is our own: importing scipy.stats takes half a second, at the end of every run.
 
 
-def _mean(values: np.ndarray) -> Any:
-    return np.nanmean(values, axis=0)
+def estimate(values: np.ndarray, statistic: Statistic = np.mean) -> Estimate:
+    """A statistic with its 95 % percentile-bootstrap interval, widened as Student's t is for few units.
+
+    The plain bootstrap of n units is too narrow by sqrt((n - 1) / n) and by the normal's quantile in the t's
+    place: with four ensembles it would hold in 80 of 100 cases. One unit says nothing about its error.
+    """
+    value = float(statistic(values)) if len(values) else np.nan
+    if len(values) < 2:
+        return Estimate(value, -np.inf, np.inf)
+    return _interval(value, _deviations(values, statistic), len(values) - 1.0)
 
 
-def estimate(values: np.ndarray, statistic: Statistic | None = None) -> Estimate:
-    """A statistic of one value per run, with its interval."""
-    low, high = bootstrap_interval(values, statistic=statistic)
-    return Estimate(float((statistic or _mean)(values)), float(low), float(high))
+def over_runs(values: np.ndarray, statistic: Statistic = np.mean) -> Estimate:
+    """The same of one value per run. Two or three runs that do not differ have no interval, either: it would
+    have no width, and say that no run differs."""
+    found = estimate(values, statistic)
+    few = len(values) < FEWEST_RUNS
+    return Estimate(found.value, -np.inf, np.inf) if few and found.low == found.high else found
+
+
+def _deviations(
+    values: np.ndarray, statistic: Statistic, num: int = NUM_RESAMPLES, seed: int = 0
+) -> np.ndarray:
+    """How statistics over axis 0 (units) of resamples differ from the sample's, scaled to the unbiased
+    variance."""
+    n, generator = len(values), np.random.default_rng(seed)
+    at_once = max(1, min(num, 2_000_000 // values.size))
+    draws = lambda: values[generator.integers(n, size=(at_once, n))]
+    found = np.concatenate([statistic(draws(), axis=1) for _ in range(-(-num // at_once))])
+    units = (~np.isnan(values)).sum(axis=0)
+    return (found - statistic(values, axis=0)) * np.sqrt(units / np.maximum(units - 1, 1))
+
+
+def _interval(value: float, deviations: np.ndarray, df: float) -> Estimate:
+    low, high = np.quantile(deviations, [0.025, 0.975]) * widening(df)
+    return Estimate(value, value + float(low), value + float(high))
+
+
+def widening(df: Any) -> Any:
+    """The 97.5 % quantile of Student's t by the normal's; NaN for no degree of freedom."""
+    return t_quantile(df) / t_quantile(np.inf)
+
+
+def t_quantile(df: Any) -> Any:
+    from scipy.special import stdtrit
+
+    return stdtrit(df, 0.975)
+
+
+def difference_of_means(x: np.ndarray, y: np.ndarray) -> Estimate:
+    """mean(x) - mean(y) of independent samples, with Welch's degrees of freedom."""
+    value = float(np.mean(x) - np.mean(y))
+    if min(len(x), len(y)) < 2:
+        return Estimate(value, -np.inf, np.inf)
+    deviations = _deviations(x, np.mean, seed=0) - _deviations(y, np.mean, seed=1)
+    variances = np.var(x, ddof=1) / len(x), np.var(y, ddof=1) / len(y)
+    spread = variances[0] ** 2 / (len(x) - 1) + variances[1] ** 2 / (len(y) - 1)
+    df = sum(variances) ** 2 / spread if spread > 0 else np.inf
+    return _interval(value, deviations, float(max(df, 1.0)))
+
+
+def _mean(values: np.ndarray, axis: int = 0) -> Any:
+    """Of those that are known; NaN where none is."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=axis)
+    return np.where(known, values, 0.0).sum(axis=axis) / np.where(count > 0, count, np.nan)
 
 
 def of_each_run(table: np.ndarray) -> np.ndarray:
     """The mean over the episodes of each run that has some."""
-    return np.nanmean(table[~np.all(np.isnan(table), axis=1)], axis=1)
+    return _mean(table[~np.all(np.isnan(table), axis=1)], axis=1)
 
 
 def mean_interval(values: np.ndarray) -> Estimate:
-    """The mean of [run, episode] values with its 95 % bootstrap interval over runs."""
-    return estimate(of_each_run(values))
+    """The mean of [run, episode] values with its 95 % interval over runs."""
+    return over_runs(of_each_run(values))
 
 
 def interquartile_mean(values: np.ndarray, axis: int = -1) -> Any:
@@ -87,12 +150,14 @@ def episodes_to_reach(table: np.ndarray, level: float, window: int) -> float:
     """
     if window > table.shape[1]:
         return np.inf
-    return first_reached(moving_means(np.nanmean(table, axis=0)[None], window), level, window)
+    return first_reached(moving_means(_mean(table)[None], window), level, window)
 
 
 def reach_interval(table: np.ndarray, level: float, window: int) -> Estimate:
     """`episodes_to_reach` with its interval, which ends at infinity where such runs may never get there."""
     generator, n = np.random.default_rng(0), len(table)
+    if n < FEWEST_RUNS:
+        return Estimate(episodes_to_reach(table, level, window), -np.inf, np.inf)
     found = [
         episodes_to_reach(table[generator.integers(n, size=n)], level, window) for _ in range(NUM_CURVES)
     ]
@@ -104,26 +169,20 @@ def paired_difference(results: Arrays, baseline: Arrays, last: int) -> tuple[Est
     """The mean return over the `last` episodes less the baseline's, run by run, and over how many runs."""
     ours, theirs = _last_of_runs(results, last), _last_of_runs(baseline, last)
     common = sorted(ours.keys() & theirs.keys())
-    return estimate(np.array([ours[run] - theirs[run] for run in common])), len(common)
+    return over_runs(np.array([ours[run] - theirs[run] for run in common])), len(common)
 
 
 def _last_of_runs(results: Arrays, last: int) -> dict[int, float]:
     table = per_run(results, "discounted_return")[:, -last:]
-    means = np.where(np.isnan(table).any(axis=1), np.nan, table.mean(axis=1))
+    means = table.mean(axis=1)  # NaN where a run has not ended all of them
     runs = np.unique(results["run"]).tolist()
     return {run: mean for run, mean in zip(runs, means.tolist(), strict=True) if not np.isnan(mean)}
 
 
 def learning_curve(results: Arrays, column: str = "discounted_return", window: int = 1) -> Curve:
     """The mean over runs in consecutive windows of episodes."""
-    table = per_run(results, column)
-    num_windows = table.shape[1] // window
-    used = table[:, : num_windows * window].reshape(len(table), num_windows, window)
-    used = used.mean(axis=2)
-    used = used[~np.all(np.isnan(used), axis=1)]
-    low, high = bootstrap_interval(used, num_resamples=NUM_CURVES)
-    episode = window * (1 + np.arange(num_windows))
-    return Curve(episode, np.nanmean(used, axis=0), low, high, len(used))
+    runs = sample({0: results}, column)
+    return curve_of(runs, equal_blocks(runs.episodes, window))
 
 
 def default_window(num_episodes: int) -> int:
@@ -143,8 +202,8 @@ def compare(
         row: dict[str, Any] = {
             "runs": len(table),
             "episodes": table.shape[1],
-            "final": estimate(final),
-            "final_interquartile": estimate(final, interquartile_mean),
+            "final": over_runs(final),
+            "final_interquartile": over_runs(final, interquartile_mean),
             "area": mean_interval(table),
         }
         if level is not None:
@@ -189,71 +248,17 @@ def _padded(table: np.ndarray, episodes: int) -> np.ndarray:
     return np.pad(table, ((0, 0), (0, episodes - table.shape[1])), constant_values=np.nan)
 
 
-# The 97.5 % quantile of Student's t by degrees of freedom; between them, linear in 1 / df.
-T_QUANTILES = {
-    1: 12.7062, 1.25: 8.0280, 1.5: 6.0167, 2: 4.3027, 2.5: 3.5747, 3: 3.1824, 4: 2.7764, 5: 2.5706, 7: 2.3646,
-    10: 2.2281, 20: 2.0860, 50: 2.0086, np.inf: 1.9600,
-}  # fmt: skip
-
-
-def t_quantile(df: float) -> float:
-    known = np.array(sorted(T_QUANTILES, reverse=True))
-    return float(np.interp(1 / df, 1 / known, [T_QUANTILES[k] for k in known]))
-
-
-def _deviations(values: np.ndarray, statistic: Callable[..., Any], seed: int) -> np.ndarray:
-    """How resampled statistics differ from the sample's, scaled to the unbiased variance."""
-    n, generator = len(values), np.random.default_rng(seed)
-    at_once = max(1, min(2000, 2_000_000 // n))
-    found = [
-        statistic(values[generator.integers(n, size=(at_once, n))], axis=1)
-        for _ in range(-(-2000 // at_once))
-    ]
-    return (np.concatenate(found) - statistic(values, axis=0)) * np.sqrt(n / (n - 1))
-
-
-def small_sample_estimate(values: np.ndarray, statistic: Callable[..., Any] = np.mean) -> Estimate:
-    """A statistic with its 95 % percentile-bootstrap interval, widened as Student's t is for few units.
-
-    The plain bootstrap of n units is too narrow by sqrt((n - 1) / n) and by the normal's quantile in the t's
-    place: with four ensembles it would hold in 80 of 100 cases. One unit says nothing about its error.
-    """
-    value = float(statistic(values))
-    if len(values) < 2:
-        return Estimate(value, -np.inf, np.inf)
-    return _interval(value, _deviations(values, statistic, 0), len(values) - 1.0)
-
-
-def _interval(value: float, deviations: np.ndarray, df: float) -> Estimate:
-    low, high = np.quantile(deviations, [0.025, 0.975]) * t_quantile(df) / T_QUANTILES[np.inf]
-    return Estimate(value, value + float(low), value + float(high))
-
-
-def difference_of_means(x: np.ndarray, y: np.ndarray) -> Estimate:
-    """mean(x) - mean(y) of independent samples, with Welch's degrees of freedom."""
-    value = float(np.mean(x) - np.mean(y))
-    if min(len(x), len(y)) < 2:
-        return Estimate(value, -np.inf, np.inf)
-    deviations = _deviations(x, np.mean, 0) - _deviations(y, np.mean, 1)
-    variances = np.var(x, ddof=1) / len(x), np.var(y, ddof=1) / len(y)
-    spread = variances[0] ** 2 / (len(x) - 1) + variances[1] ** 2 / (len(y) - 1)
-    df = sum(variances) ** 2 / spread if spread > 0 else np.inf
-    return _interval(value, deviations, float(max(df, 1.0)))
-
-
 def curve_of(curve: Sample, ends: list[int]) -> Curve:
-    """The mean over units in consecutive blocks that end with these episodes (counted from 1)."""
+    """The mean over units in consecutive blocks that end with these episodes (counted from 1). A unit counts
+    in the blocks that it has ended; a block with one unit has no band."""
     starts = [0, *ends[:-1]]
-    blocks = [np.nanmean(curve.table[:, i:j], axis=1) for i, j in zip(starts, ends, strict=True)]
-    table = np.stack(blocks, axis=1)
-    mean, n = np.nanmean(table, axis=0), len(table)
-    if n < 2:
-        return Curve(np.array(ends), mean, mean, mean, curve.num_runs)
-    low, high = bootstrap_interval(table, num_resamples=NUM_CURVES)
-    wider = np.sqrt(n / (n - 1)) * t_quantile(n - 1.0) / T_QUANTILES[np.inf]
-    return Curve(
-        np.array(ends), mean, mean + wider * (low - mean), mean + wider * (high - mean), curve.num_runs
-    )
+    table = np.stack([curve.table[:, i:j].mean(axis=1) for i, j in zip(starts, ends, strict=True)], axis=1)
+    units = (~np.isnan(table)).sum(axis=0)
+    ended = units > 0
+    table, units, mean = table[:, ended], units[ended], _mean(table[:, ended])
+    edges = np.nanquantile(_deviations(table, _mean, NUM_CURVES), [0.025, 0.975], axis=0)
+    low, high = mean + widening(units - 1.0) * edges
+    return Curve(np.array(ends)[ended], mean, low, high, curve.num_runs)
 
 
 def equal_blocks(episodes: int, window: int) -> list[int]:
@@ -278,5 +283,5 @@ def moving_means(table: np.ndarray, window: int) -> np.ndarray:
 
 def first_reached(means: np.ndarray, level: float, window: int) -> float:
     """`episodes_to_reach` from moving means: the runs' mean, infinite where it never reaches the level."""
-    reached = np.flatnonzero(np.nanmean(means, axis=0) >= level)
+    reached = np.flatnonzero(_mean(means) >= level)
     return float(reached[0] + window) if len(reached) else np.inf

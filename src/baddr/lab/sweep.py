@@ -45,7 +45,28 @@ def combinations(over: dict[str, list[str]]) -> Iterator[Combination]:
 
 def flags(combination: Combination) -> list[str]:
     """The combination on a command line; a value with spaces is several words (network.hidden=32 32)."""
-    return [word for name, value in combination.items() for word in (f"--{name}", *value.split())]
+    return [word for name, value in combination.items() for word in _words(name, value)]
+
+
+def _words(name: str, value: str) -> list[str]:
+    if value.lower() == "true":
+        return [f"--{name}"]
+    if value.lower() == "false":
+        return [_negated(name)]
+    return [f"--{name}", *value.split()]
+
+
+def _negated(name: str) -> str:
+    """The flag that turns a setting off: --network.no-redraw-masks."""
+    group, dot, last = name.rpartition(".")
+    return f"--{group}{dot}no-{last}"
+
+
+def is_given(arguments: Sequence[str], name: str) -> bool:
+    """Whether a command line sets this setting."""
+    pairs = zip(["", *arguments], arguments, strict=False)
+    words = {argument.partition("=")[0] for before, argument in pairs if before != "--over"}
+    return not words.isdisjoint((f"--{name}", _negated(name)))
 
 
 def label(combination: Combination) -> str:
@@ -102,7 +123,7 @@ def table(parts: Sequence[Part], rows: Sequence[dict[str, Any]], level: float | 
     lines = []
     for part, row in sorted(zip(parts, rows, strict=True), key=lambda pair: -pair[1]["final"].value):
         final: Estimate = row["final"]
-        line = [*part.combination.values(), f"{final.value:.3f}", f"[{final.low:.3f}, {final.high:.3f}]"]
+        line = [*part.combination.values(), f"{final.value:.3f}", final.interval]
         line.append(f"{row['area'].value:.3f}")
         if level is not None:
             reached = row["episodes_to_level"].value

@@ -12,17 +12,17 @@ import numpy as np
 
 from baddr.files.store import Arrays
 from baddr.lab.statistics import (
+    FEWEST_RUNS,
     Estimate,
     Sample,
     difference_of_means,
+    estimate,
     first_reached,
     moving_means,
     sample,
-    small_sample_estimate,
 )
 
 Block = Literal["first", "last", "all"] | int  # the first tenth, the last quarter, all; the first n episodes
-FEWEST_LEARNERS = 4  # below, "never reached" is no evidence
 NUM_RESAMPLES = 500
 
 
@@ -114,7 +114,7 @@ def _subtract(x: dict, y: dict, units: tuple[str, str], episodes: int = 0) -> Fi
     if x.keys() == y.keys():
         differences = np.array([x[id] - y[id] for id in x])
         basis = f"paired over {len(x)} {units[0]}"
-        return Finding(small_sample_estimate(differences), basis, episodes=episodes)
+        return Finding(estimate(differences), basis, episodes=episodes)
     basis = f"{len(x)} {units[0]} against {len(y)} {units[1]}"
     return Finding(difference_of_means(_values(x), _values(y)), basis, episodes=episodes)
 
@@ -125,7 +125,7 @@ def level(curve: str, block: Block) -> Measure:
     def measure(data: Data) -> Finding:
         s = data.sample(curve)
         means = _values(block_means(s, block))
-        return Finding(small_sample_estimate(means), f"{len(means)} {s.unit}", episodes=s.episodes)
+        return Finding(estimate(means), f"{len(means)} {s.unit}", episodes=s.episodes)
 
     return measure
 
@@ -182,7 +182,7 @@ def trend(curves: dict[int, str]) -> Measure:
         common = set.intersection(*(set(m) for m in means.values()))
         slopes = np.array([slope([means[n][id] for n in curves]) for id in sorted(common)])
         unit = next(iter(samples.values())).unit
-        return Finding(small_sample_estimate(slopes), f"slope per doubling, {len(slopes)} {unit}")
+        return Finding(estimate(slopes), f"slope per doubling, {len(slopes)} {unit}")
 
     return measure
 
@@ -212,7 +212,7 @@ def reached(
         found = [count(draw(len(slow.ids)), goals[draw(len(goals))].mean()) for _ in range(NUM_RESAMPLES)]
         low, high = np.quantile(found, [0.025, 0.975], method="inverted_cdf")
         value = count(slice(None), goals.mean())
-        if len(slow.ids) < FEWEST_LEARNERS:
+        if len(slow.ids) < FEWEST_RUNS:
             low, high = 0.0, np.inf
         estimate = Estimate(min(value, most), float(min(low, most)), float(high))
         return Finding(estimate, f"{len(slow.ids)} learners", at_least=bool(np.isinf(value)))
@@ -229,7 +229,7 @@ def belief(curve: str, column: str, episode: int) -> Measure:
     def measure(data: Data) -> Finding:
         s = accuracy(data.results[curve], column)
         values = s.table[:, min(episode, s.episodes) - 1]
-        return Finding(small_sample_estimate(values[~np.isnan(values)]), f"{len(s.ids)} {s.unit}")
+        return Finding(estimate(values[~np.isnan(values)]), f"{len(s.ids)} {s.unit}")
 
     return measure
 
@@ -246,7 +246,7 @@ def narrowing(curve: str, episode: int) -> Measure:
     def measure(data: Data) -> Finding:
         s = accuracy(data.results[curve], "accuracy_std")
         values = s.table[:, min(episode, s.episodes) - 1] - s.table[:, 0]
-        return Finding(small_sample_estimate(values[~np.isnan(values)]), f"{len(s.ids)} {s.unit}")
+        return Finding(estimate(values[~np.isnan(values)]), f"{len(s.ids)} {s.unit}")
 
     return measure
 
@@ -272,7 +272,7 @@ def hours_of_a_run(curve: str, steps: int) -> Measure:
 
     def measure(data: Data) -> Finding:
         seconds = np.array(data.timings[curve]["seconds"])
-        hours = small_sample_estimate(seconds * steps / 3600)
+        hours = estimate(seconds * steps / 3600)
         return Finding(hours, f"{steps:,} steps at most, from {len(seconds)} timed")
 
     return measure

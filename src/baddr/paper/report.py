@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from baddr.lab.statistics import Estimate, interquartile_mean, small_sample_estimate
+from baddr.lab.statistics import Estimate, estimate, interquartile_mean
 from baddr.paper.claims import Data, Finding, block_means
 from baddr.paper.figures import Curve, Figure, Sizes, part_name
 
@@ -57,7 +57,7 @@ def curve_scores(curve: Curve, data: Data) -> dict[str, Any]:
     }
     if curve.timed:
         seconds = np.array(data.timings[curve.name]["seconds"])
-        return {**row, "steps": len(seconds), "milliseconds": plain(small_sample_estimate(1e3 * seconds))}
+        return {**row, "steps": len(seconds), "milliseconds": plain(estimate(1e3 * seconds))}
     s = data.sample(curve.name)
     block = "all" if curve.is_bound else "last"
     final = np.array(list(block_means(s, block).values()))
@@ -70,10 +70,10 @@ def curve_scores(curve: Curve, data: Data) -> dict[str, Any]:
         "asked_episodes": e.episodes,
         "unit": s.unit,
         "units": len(s.ids),
-        "first": plain(small_sample_estimate(first)),
-        "last": plain(small_sample_estimate(final)),
-        "last_interquartile": plain(small_sample_estimate(final, interquartile_mean)),
-        "area": plain(small_sample_estimate(area)),
+        "first": plain(estimate(first)),
+        "last": plain(estimate(final)),
+        "last_interquartile": plain(estimate(final, interquartile_mean)),
+        "area": plain(estimate(area)),
     }
 
 
