@@ -68,6 +68,7 @@ _HOMES = {
     "Planner": "settings",
     "Filter": "settings",
     "load_results": "files.store",
+    "run": "lab.run",
     "key": "core.prng",
 }
 __all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]

@@ -66,6 +66,25 @@ def test_help_shows_the_settings_of_the_chosen_agent_alone(command, agent, capsy
     assert all(f"\n{name}:\n" in everything for name in SETTINGS)
 
 
+@pytest.mark.parametrize(
+    ("agent", "shown", "not_shown"),
+    [
+        (
+            "baddr",
+            ["planner.depth", "filter.kind", "network.hidden", "pretrain.batches"],
+            ["dpfrl", "factored"],
+        ),
+        ("fba-pomcp", ["planner.depth", "filter.kind", "factored.graph"], ["network", "pretrain", "dpfrl"]),
+        ("pomcp", ["planner.depth", "filter.kind"], ["network", "pretrain", "factored", "dpfrl"]),
+        ("a2c", ["dpfrl.hidden"], ["planner", "filter", "network"]),
+        ("random", ["filter.kind"], ["planner", "network", "dpfrl"]),
+    ],
+)
+def test_what_some_agents_are_set_by(agent, shown, not_shown, capsys):
+    text = told(capsys, "run", "tiger", "--agent", agent, "--help").partition("experiment:")[2]
+    assert all(f"  --{flag} " in text for flag in shown) and not any(f"  --{x}." in text for x in not_shown)
+
+
 def test_help_is_short(capsys):
     assert len(told(capsys, "run", "--help").splitlines()) < 130
     assert len(told(capsys, "run", "tiger", "--agent", "pomcp", "--help").splitlines()) < 90

@@ -55,8 +55,8 @@ def _entry(path: Path, name: str, source: bytes) -> Entry:
     return Entry(
         summary=(inspect.getdoc(function) or path.name).splitlines()[0],
         settings=_settings(path, name, function)(),
-        names=lambda settings: _names(well_formed(settings)),
-        presets=lambda settings: _presets(well_formed(settings)),
+        names=lambda settings: names_of(well_formed(settings)),
+        presets=lambda settings: presets_of(well_formed(settings)),
         make_domain=make_domain,
         source=path,
     )
@@ -150,12 +150,12 @@ def _kind(hint: Any, default: Any) -> Any:
     return type(default)
 
 
-def _names(domain: Any) -> Names:
+def names_of(domain: Any) -> Names:
     """Those of the domain, or numbers."""
     return domain.names or numbered(domain.pomdp)
 
 
-def _presets(domain: Any) -> dict[str, Preset]:
+def presets_of(domain: Any) -> dict[str, Preset]:
     """Those of the domain; others explore by the range of the rewards on random walks, at least 1."""
     if {"quick", "paper"} <= set(domain.presets):
         return dict(domain.presets)

@@ -163,6 +163,17 @@ def resolve(
     return Resolved(experiment, domain, with_posterior(agent, posterior), test)
 
 
+def given(experiment: Experiment[Any], agent: Agent, place: Place) -> Resolved:
+    """An experiment whose agent is a value: nothing is left to train, and nobody can resume it."""
+    experiment.check()
+    domain = build_domain(experiment)
+    sizes = lambda pomdp: (pomdp.num_actions, pomdp.observation_sizes)
+    if sizes(agent.gba) != sizes(domain.pomdp):
+        raise UserError(f"The agent is for other actions or observations than {domain.name} has.")
+    size = experiment.chunk_size or choose_chunk_size(experiment, agent, place)
+    return Resolved(replace(experiment, chunk_size=size, keep_beliefs="no"), domain, agent, None)
+
+
 def estimate(experiment: Experiment[Any], engine: Local | Ray = LOCAL) -> dict[str, Any]:
     """What `run` would do, and about what it would take."""
     experiment.check()
@@ -198,11 +209,13 @@ def begin(
     *,
     engine: Local | Ray = LOCAL,
     listeners: Sequence[Listener] = (),
+    agent: Agent | None = None,
 ) -> list[Failure]:
-    """Run a new experiment in an empty folder."""
+    """Run a new experiment in an empty folder; with this `agent`, if one is given."""
     with engine.opened() as opened:
         how = opened.place(), opened.compile, folder.free
-        experiment, domain, agent, test = resolve(experiment, progress, *how)
+        resolved = resolve(experiment, progress, *how) if agent is None else given(experiment, agent, how[0])
+        experiment, domain, chosen, test = resolved
         folder.check_new()
         with folder.owned():
             manifest = {
@@ -218,7 +231,7 @@ def begin(
             }
             folder.write_manifest(manifest)
             write(folder.config, to_config(experiment))  # last: where it is, there is an experiment
-            work = Work(experiment, domain.pomdp, agent)
+            work = Work(experiment, domain.pomdp, chosen)
             return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
 
 
