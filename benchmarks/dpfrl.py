@@ -23,6 +23,7 @@ import numpy as np
 
 from baddr.agents.learners import A2C, Learner, advance, evaluate, start
 from baddr.core import prng
+from baddr.files.machine import num_cores
 from baddr.lab.build import build_domain
 from baddr.lab.catalog import DOMAINS, nearest
 from baddr.lab.experiment import preset
@@ -152,7 +153,7 @@ def main() -> None:
     best = replace(experiment.dpfrl, **assignments(options.dpfrl))
     rates = options.learning_rates or [best.learning_rate]
     particles = options.particles or [best.num_particles]
-    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    cores, load = num_cores(), os.getloadavg()[0]
     print(f"{jax.devices()[0].device_kind}, {cores} core(s), load {load:.1f}, jax {jax.__version__}")
     print(f"{options.agent} on {experiment.domain}")
     pomdp, kept = build_domain(experiment).pomdp, {}

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import jax.random as jr
 
 from baddr.core import prng
+from baddr.files.machine import num_cores
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import preset
 
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("--agents", nargs="+", default=["pomcp", "ba-pomcp", "fba-pomcp", "baddr"])
     parser.add_argument("--structure", choices=["true", "uncertain", "matched", "full"], default="true")
     options = parser.parse_args()
-    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    cores, load = num_cores(), os.getloadavg()[0]
     print(f"{jax.devices()[0].device_kind}, {cores} core(s), load {load:.1f}, jax {jax.__version__}")
     print(f"{'agent':10s} {'runs':>5s} {'ms/plan':>9s} {'us/step':>8s} {'steps/plan':>10s} {'ms/update':>9s}")
     for name in options.agents:

@@ -1,6 +1,5 @@
 """A result folder: written beside and renamed into place, checked when read, owned by one program."""
 
-import fcntl
 import hashlib
 import io
 import json
@@ -16,6 +15,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from baddr.errors import StorageError, UserError
+from baddr.files import machine
 from baddr.files.rows import read_results
 from baddr.files.tables import Arrays
 from baddr.files.writing import write
@@ -171,7 +171,7 @@ class Folder:
             raise StorageError(f"Cannot write to {self.path}: {reason}.") from error
         with lock:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                machine.lock(lock)
             except OSError:
                 raise UserError(f"Another program is working in {self.path}; let it end first.") from None
             # Of a program that was killed while it wrote.

@@ -1,6 +1,5 @@
 """From settings to a domain and an agent."""
 
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -31,6 +30,7 @@ from baddr.fast.pretrain import (
     train,
     uniform_states,
 )
+from baddr.files import machine
 from baddr.lab.catalog import LEARNERS, NETWORK_AGENTS, entry, is_python, nearest
 from baddr.lab.experiment import Experiment
 from baddr.planners.children import no_children
@@ -100,7 +100,7 @@ def build_factored(experiment: Experiment[Any], domain: Domain) -> Factored:
 
 def device_memory(device: Any) -> int:
     if device.platform == "cpu":
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return machine.memory()
     return (device.memory_stats() or {}).get("bytes_limit", 8 << 30)
 
 

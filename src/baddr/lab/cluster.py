@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from baddr.files.machine import num_cores
 from baddr.files.store import Arrays, pack, unpack
 
 SECONDS_PER_CALL = 1.0  # of a worker, between two reports
@@ -107,7 +108,7 @@ def _joined(address: str) -> Any:
     """Ray, as a member of the cluster at an address, or of a new one on this machine."""
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
-        options |= {"num_cpus": len(os.sched_getaffinity(0)), "include_dashboard": False}
+        options |= {"num_cpus": num_cores(), "include_dashboard": False}
         if "RAY_AUTH_MODE" not in os.environ:
             # A secret of its own, or Ray would leave one in the user's home, for other clusters to trip over.
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}

@@ -6,7 +6,6 @@ the result folder, by this process alone: an experiment begun with one engine go
 comes out the same.
 """
 
-import os
 import queue
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import jax
 import numpy as np
 
 from baddr.errors import ClusterError, UserError
+from baddr.files.machine import num_cores
 from baddr.files.store import Folder, pack, unpack
 from baddr.files.tables import Arrays, Frontier
 from baddr.lab.build import device_memory
@@ -107,7 +107,7 @@ class Local:
         devices = jax.local_devices()
         if devices[0].platform != "cpu":
             return devices
-        cores = len(os.sched_getaffinity(0))
+        cores = num_cores()
         return (devices * cores)[: max(cores, len(devices))]
 
     def place(self) -> Place:

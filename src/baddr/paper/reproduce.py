@@ -7,7 +7,6 @@ one after the other, and a finished one is never computed again; pictures and th
 
 import contextlib
 import json
-import os
 import platform
 import shutil
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from baddr.errors import UserError
+from baddr.files.machine import memory, num_cores
 from baddr.files.store import Arrays, Folder, load_results, merge, read_toml, to_toml, write
 from baddr.lab.catalog import LEARNERS, NETWORK_AGENTS
 from baddr.lab.experiment import Experiment, of_folder, to_config
@@ -185,11 +185,7 @@ def hardware() -> dict[str, Any]:
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         name = next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), name)
-    return {"processor": name, "cores": len(os.sched_getaffinity(0)), "memory_bytes": memory()}
-
-
-def memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"processor": name, "cores": num_cores(), "memory_bytes": memory()}
 
 
 @contextlib.contextmanager
