@@ -27,10 +27,11 @@ from baddr.core.exact import (
     tabulate,
 )
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.domains.cassandra import dirichlet, make_domain
 from baddr.domains.cassandra import format as cassandra
+from baddr.domains.cassandra import make_domain
 from baddr.domains.cassandra.format import Model, parse, read, read_header, to_text, write
 from baddr.domains.cassandra.settings import CassandraSettings
+from baddr.domains.finite import dirichlet
 from baddr.errors import UserError
 from baddr.posteriors import Dirichlet, Known
 from baddr.settings import Filter, Planner
