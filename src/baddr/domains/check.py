@@ -21,6 +21,7 @@ from baddr.core.filters import initial_belief
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.pomdp import POMDP, Dynamics, SplitDynamics
 from baddr.domains.domain import Domain
+from baddr.domains.entry import Preset
 from baddr.domains.tables import every_vector
 from baddr.errors import UserError
 from baddr.posteriors import Architecture, Dirichlet, Dropout, Factored, Partial, Posterior
@@ -70,7 +71,7 @@ def structure_problems(domain: Any) -> list[str]:
     return (
         list(_sizes(domain.pomdp))
         or list(_pomdp_shapes(domain.pomdp))
-        or [*_simulator_shapes(domain), *_prior_shapes(domain)]
+        or [*_simulator_shapes(domain), *_prior_shapes(domain), *_names_and_presets(domain)]
     )
 
 
@@ -237,6 +238,20 @@ def _prior_shapes(domain: Domain) -> Problems:
         yield f"learned is {domain.learned!r}, so the other half is given by pomdp.dynamics, a SplitDynamics"
 
 
+def _names_and_presets(domain: Domain) -> Problems:
+    """names and presets, where it brings some"""
+    pomdp, names = domain.pomdp, domain.names
+    if names is not None:
+        counts = lambda features: tuple(len(values) for _, values in features)
+        named = counts(names.state), len(names.action), counts(names.observation)
+        sizes = tuple(pomdp.state_sizes), pomdp.num_actions, tuple(pomdp.observation_sizes)
+        if named != sizes:
+            yield f"names are those of other sizes than the pomdp's: {named}, not {sizes}"
+    for name, preset in domain.presets.items():
+        if not isinstance(preset, Preset):
+            yield f"presets[{name!r}] must be a baddr Preset, not of type {type(preset).__name__}"
+
+
 # --- values: walks, probabilities, frequencies -------------------------------------------------------
 
 
@@ -255,7 +270,10 @@ def checked(domain: Domain) -> list[str]:
     """What `problems` looks at, in words; what a domain does not have is left out."""
     has = {"simulators": domain.expected_simulator or domain.sample_simulator, "counts": domain.counts}
     has |= {"is_legal": domain.is_legal, "leaf_value": domain.leaf_value, "describe": domain.describe}
-    lines = [inspect.getdoc(check) or "" for check in (_sizes, _pomdp_shapes, _prior_shapes, *CHECKS)]
+    lines = [
+        inspect.getdoc(check) or ""
+        for check in (_sizes, _pomdp_shapes, _prior_shapes, _names_and_presets, *CHECKS)
+    ]
     return [line for line in lines if has.get(line.partition(":")[0], True)]
 
 
