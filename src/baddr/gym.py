@@ -20,7 +20,7 @@ from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Observation, State
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.files.store import merge
+from baddr.files.toml import merge
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.catalog import DOMAINS, Feature, Names, entry
 from baddr.lab.experiment import preset as preset_of

@@ -1,14 +1,13 @@
 """Trackers and the live picture: every episode once, whatever was left half-written."""
 
 import json
-import struct
 
 import numpy as np
 import pytest
 
-from baddr.errors import StorageError
+from baddr.errors import StorageError, UserError
 from baddr.files.store import Folder
-from baddr.lab.track import Events, JsonLines, crc32c, trackers
+from baddr.lab.track import Events, JsonLines, trackers
 from baddr.lab.watch import Watch, braille, clock
 
 RUNS = 3
@@ -80,27 +79,17 @@ def test_tensorboard_reads_the_means_of_each_chunk_and_of_all(folder, cut):
     assert scalars(folder.path / "tensorboard" / "runs-0-2")["return"] == [(0, 20.0), (1, 22.0)]
 
 
-def test_the_checksum_is_castagnolis():
-    """The check value of CRC-32C, and two of RFC 3720, B.4."""
-    assert crc32c(b"123456789") == 0xE3069283
-    assert crc32c(bytes(32)) == 0x8A9136AA and crc32c(b"\xff" * 32) == 0x62A8AB43
-
-
-def test_an_event_byte_by_byte(folder, monkeypatch):
-    """TFRecord's frame and the protocol buffer, written out by hand."""
-    monkeypatch.setattr("time.time", lambda: 1.5)
-    folder.write_manifest({"chunks": [[0, 1]]})
-    events = Events(folder)
-    events({"run": np.array([0]), "episode": np.array([0]), "return": np.array([2.0])})
-    events.close()
-    content = (folder.path / "tensorboard" / "runs-0-0" / "events.out.tfevents.baddr").read_bytes()
-    size = struct.unpack("<Q", content[:8])[0]
-    assert content[12 : 12 + size] == b"\x09" + struct.pack("<d", 1.5) + b"\x10\x00\x1a\x0dbrain.Event:2"
-    value = b"\x0a\x06return\x15" + struct.pack("<f", 2.0)
-    event = b"\x09" + struct.pack("<d", 1.5) + b"\x10\x00\x2a\x0f\x0a\x0d" + value
-    assert content[12 + size + 4 + 12 :][: len(event)] == event and len(content) == 16 + size + 16 + len(
-        event
-    )
+def test_events_need_tensorboard(folder, monkeypatch):
+    """Asked for, it is missed in a sentence; a folder that has some is resumed without."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'baddr\[tensorboard\]'"):
+        with trackers(("tensorboard",), folder):
+            pass
+    with trackers((), folder) as chosen:
+        assert chosen == []
+    (folder.path / "tensorboard").mkdir()
+    with pytest.warns(UserWarning, match="TensorBoard is not installed"), trackers((), folder) as chosen:
+        assert chosen == []
 
 
 def test_a_folder_keeps_its_trackers(folder):

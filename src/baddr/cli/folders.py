@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from baddr.errors import ClusterError, StorageError
-from baddr.files.store import Folder, read_toml
+from baddr.files.store import Folder
+from baddr.files.toml import read_toml
 from baddr.lab import catalog
 from baddr.lab.experiment import Experiment
 

@@ -13,7 +13,7 @@ import tyro
 
 from baddr.cli.help import HELP, agent_help, command_help
 from baddr.errors import UserError
-from baddr.files.store import merge, read_toml
+from baddr.files.toml import merge, read_toml
 from baddr.lab import catalog
 from baddr.lab.experiment import Experiment, from_toml, preset
 

@@ -4,13 +4,10 @@ import hashlib
 import io
 import json
 import shutil
-import tomllib
 import warnings
-from collections.abc import Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 
@@ -21,71 +18,6 @@ from baddr.files.tables import Arrays
 from baddr.files.writing import write
 
 KEPT = 2  # checkpoints per chunk: the newest, and one to fall back to
-
-
-# Settings as TOML.
-
-
-def to_toml(settings: Any) -> str:
-    """A dataclass of numbers, strings, flags, tuples of these and nested dataclasses."""
-    flat, nested = [], []
-    for f in fields(settings):
-        value = getattr(settings, f.name)
-        if is_dataclass(value):
-            nested.append(f"\n[{f.name}]\n{to_toml(value)}")
-        else:
-            flat.append(f"{f.name} = {_toml_value(value)}\n")
-    return "".join(flat + nested)
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_toml_value, value))}]"
-    return repr(value)
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        raise UserError(f"There is no file {path}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"Cannot read {path}: {error}.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path} is not valid TOML: {error}.") from error
-
-
-def merge(settings: Any, values: Mapping[str, Any], where: str) -> Any:
-    """`settings` with the values of a TOML table in place of its own."""
-    known = {f.name: getattr(settings, f.name) for f in fields(settings)}
-    changed = {}
-    for name, value in values.items():
-        field = name.replace("-", "_")
-        if field not in known:
-            raise UserError(f"{where}: there is no setting {name!r}; known: {', '.join(known)}.")
-        old = known[field]
-        if is_dataclass(old):
-            if not isinstance(value, Mapping):
-                raise UserError(f"{where}: {name!r} must be a table.")
-            changed[field] = merge(old, value, f"{where}, [{name}]")
-        elif isinstance(old, float) and type(value) is int:
-            changed[field] = float(value)
-        elif isinstance(value, str | list) and _may_be_tuple(settings, field):
-            changed[field] = tuple(value) if isinstance(value, list) else value
-        elif type(value) is type(old):
-            changed[field] = value
-        else:
-            raise UserError(f"{where}: {name} must be of type {type(old).__name__}, not {value!r}.")
-    return type(settings)(**{**known, **changed})
-
-
-def _may_be_tuple(settings: Any, field: str) -> bool:
-    kind = get_type_hints(type(settings))[field]
-    return any(get_origin(part) is tuple for part in (kind, *get_args(kind)))
 
 
 # Checkpoints: a line with the SHA-256 of the rest, then an .npz archive without pickles.

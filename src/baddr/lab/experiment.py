@@ -1,12 +1,12 @@
 """An experiment's settings: what config.toml holds. Needs no JAX."""
 
-import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from baddr.errors import UserError
-from baddr.files.store import Folder, merge, read_toml, to_toml
+from baddr.files.store import Folder
+from baddr.files.toml import merge, read_toml, to_toml
 from baddr.lab.catalog import AGENTS, LEARNERS, PRESETS, entry, nearest, preset_of, short_name
 from baddr.settings import DPFRL, Factored, Filter, Network, Planner, Pretrain
 
@@ -107,7 +107,7 @@ def from_toml(path: Path, start: Experiment[Any]) -> Experiment[Any]:
 
 def to_config(experiment: Experiment[Any]) -> bytes:
     """What config.toml holds."""
-    return f"name = {json.dumps(experiment.name, ensure_ascii=False)}\n{to_toml(experiment)}".encode()
+    return to_toml(experiment, name=experiment.name).encode()
 
 
 def of_folder(folder: Folder) -> Experiment[Any]:

@@ -11,8 +11,9 @@ from typing import Any
 
 from baddr.errors import UserError
 from baddr.files.rows import read_rows
-from baddr.files.store import Folder, load_results, read_toml
+from baddr.files.store import Folder, load_results
 from baddr.files.tables import Arrays
+from baddr.files.toml import read_toml
 from baddr.lab.catalog import short_name
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from baddr.errors import UserError
-from baddr.files.store import Folder, load_results, merge
+from baddr.files.store import Folder, load_results
+from baddr.files.toml import merge
 from baddr.lab import catalog
 from baddr.lab.experiment import Experiment, preset
 from baddr.lab.progress import progress as shown

@@ -2,12 +2,15 @@
 
 A tracker is told every episode; after an interruption some of them again. The episodes of a run end in their
 order, so what a tracker's file holds already says what is new, and no episode is in it twice. Whatever a
-killed program left half-written at a file's end is cut off first. Needs neither JAX nor TensorBoard.
+killed program left half-written at a file's end is cut off first. Needs no JAX; only events need TensorBoard.
 """
 
+import importlib.util
+import io
 import json
 import struct
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from baddr.errors import UserError
 from baddr.files.store import Folder
 from baddr.files.tables import Arrays
 from baddr.files.writing import Log
@@ -30,11 +34,24 @@ def trackers(names: Sequence[str], folder: Folder) -> Iterator[list["JsonLines |
         chosen: list[JsonLines | Events] = []
         if "jsonl" in names or (folder.path / JSONL).exists():
             chosen.append(JsonLines(folder))
-        if "tensorboard" in names or (folder.path / TENSORBOARD).exists():
+        if _can_write_events("tensorboard" in names, folder):
             chosen.append(Events(folder))
         for tracker in chosen:
             stack.callback(tracker.close)
         yield chosen
+
+
+def _can_write_events(asked: bool, folder: Folder) -> bool:
+    """Where they are asked for, or the folder has some; without TensorBoard the latter wait for a resume that
+    has it."""
+    if not asked and not (folder.path / TENSORBOARD).exists():
+        return False
+    if importlib.util.find_spec("tensorboard") is not None:
+        return True
+    if asked:
+        raise UserError("--track tensorboard needs TensorBoard: pip install 'baddr[tensorboard]'.")
+    warnings.warn("TensorBoard is not installed: its curves do not grow meanwhile.", stacklevel=2)
+    return False
 
 
 class JsonLines:
@@ -110,7 +127,7 @@ class _Curve:
         lengths = list(_whole_records(content))
         self.log.open(lengths[-1] if lengths else 0)
         if not lengths:
-            self.log.append(_record(_event(file_version="brain.Event:2")))
+            self.log.append(_record(file_version="brain.Event:2"))
         self.written = max(0, len(lengths) - 1)  # episodes in the file
         self.sums: dict[int, dict[str, float]] = {}
         self.counts: dict[int, int] = {}
@@ -128,71 +145,43 @@ class _Curve:
         while self.counts.get(self.written) == self.last - self.first:
             sums = self.sums.pop(self.written)
             means = {name: total / (self.last - self.first) for name, total in sums.items()}
-            events.append(_record(_event(step=self.written, scalars=means)))
+            events.append(_record(step=self.written, summary=_scalars(means)))
             self.written += 1
         if events:
             self.log.append(b"".join(events))
 
 
-# TensorBoard's files: records in TFRecord's frames, each an Event in protocol buffers.
+# TensorBoard's files: its own events in its own frames, appended to one file that may end anywhere. (Its
+# EventFileWriter starts another file at every resume, and knows nothing of a torn end.)
 
 
-def _event(file_version: str = "", step: int = 0, scalars: dict[str, float] | None = None) -> bytes:
-    """Event: wall_time (field 1), step (2), file_version (3) or summary (5)."""
-    event = b"\x09" + struct.pack("<d", time.time()) + b"\x10" + _varint(step)
-    if file_version:
-        return event + b"\x1a" + _sized(file_version.encode())
-    summary = b""
-    for tag, value in (scalars or {}).items():  # Summary.Value: tag (1), simple_value (2)
-        summary += b"\x0a" + _sized(b"\x0a" + _sized(tag.encode()) + b"\x15" + struct.pack("<f", value))
-    return event + b"\x2a" + _sized(summary)
+def _record(**values: Any) -> bytes:
+    """An event in its frame."""
+    from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    frame = io.BytesIO()
+    RecordWriter(frame).write(Event(wall_time=time.time(), **values).SerializeToString())
+    return frame.getvalue()
 
 
-def _sized(data: bytes) -> bytes:
-    return _varint(len(data)) + data
+def _scalars(values: dict[str, float]) -> Any:
+    from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
-
-def _varint(number: int) -> bytes:
-    low, high = number & 0x7F, number >> 7
-    return bytes([low | 0x80]) + _varint(high) if high else bytes([low])
-
-
-def _record(data: bytes) -> bytes:
-    """A frame: the length and its checksum, the data and theirs."""
-    length = struct.pack("<Q", len(data))
-    return length + _checksum(length) + data + _checksum(data)
+    return Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
 
 
 def _whole_records(content: bytes) -> Iterator[int]:
-    """Where each record ends, up to the first that is not whole."""
+    """Where each record (a length and its checksum, data and theirs) ends, up to the first not whole."""
+    from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+
+    of = lambda data: struct.pack("<I", masked_crc32c(data))
     at = 0
     while len(content) >= at + 12:
         length = content[at : at + 8]
         end = at + 12 + struct.unpack("<Q", length)[0]
         data, checksum = content[at + 12 : end], content[end : end + 4]
-        if content[at + 8 : at + 12] != _checksum(length) or checksum != _checksum(data):
+        if content[at + 8 : at + 12] != of(length) or checksum != of(data):
             return
         at = end + 4
         yield at
-
-
-def _checksum(data: bytes) -> bytes:
-    crc = crc32c(data)
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-
-def crc32c(data: bytes) -> int:
-    """The Castagnoli checksum."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _CRC[(crc ^ byte) & 0xFF] ^ (crc >> 8)
-    return crc ^ 0xFFFFFFFF
-
-
-def _crc_of_byte(crc: int) -> int:
-    for _ in range(8):
-        crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    return crc
-
-
-_CRC = [_crc_of_byte(byte) for byte in range(256)]

@@ -19,7 +19,10 @@ from typing import Any
 
 from baddr.errors import UserError
 from baddr.files.machine import memory, num_cores
-from baddr.files.store import Arrays, Folder, load_results, merge, read_toml, to_toml, write
+from baddr.files.store import Folder, load_results
+from baddr.files.tables import Arrays
+from baddr.files.toml import merge, read_toml, to_toml
+from baddr.files.writing import write
 from baddr.lab.catalog import LEARNERS, NETWORK_AGENTS
 from baddr.lab.experiment import Experiment, of_folder, to_config
 from baddr.lab.progress import amount
