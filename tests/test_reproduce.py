@@ -19,9 +19,9 @@ from scipy import stats
 
 import baddr
 from baddr.cli import main
-from baddr.lab import plots, statistics
+from baddr.lab import statistics
 from baddr.lab.statistics import Estimate
-from baddr.paper import claims, figures, report, reproduce
+from baddr.paper import claims, figures, pictures, report, reproduce
 from baddr.paper.claims import Claim, Data, Finding
 from baddr.paper.figures import FIGURES, Curve, Figure, Sizes, part_name, parts
 from baddr.paper.reproduce import Reproduction, Request
@@ -222,7 +222,7 @@ def all_made_up(request):
 def test_every_figure_has_a_picture_and_verdicts(all_made_up):
     sizes, data = all_made_up
     for figure in FIGURES.values():
-        panels = plots.panels(figure, sizes, data[figure.name])
+        panels = pictures.panels(figure, sizes, data[figure.name])
         assert all(panel.series and panel.xlabel for panel in panels)
         names = {curve.name for curve in figure.curves(sizes)}
         assert len(names) == len(figure.curves(sizes)), "names are unique"
@@ -234,7 +234,7 @@ def test_every_figure_has_a_picture_and_verdicts(all_made_up):
 
 def test_what_figure_a_draws():
     data = made_up(FIGURES["a"], QUICK)
-    (panel,) = plots.panels(FIGURES["a"], QUICK, data)
+    (panel,) = pictures.panels(FIGURES["a"], QUICK, data)
     assert panel.xlabel == "episode (each point: the mean of 8)" and panel.scale == "linear"
     labels = ["BADDr, 8 networks (24 runs, 6 ensembles)", "BA-POMCP (4 runs)", "FBA-POMCP (4 runs)"]
     assert [series.label for series in panel.series] == labels
@@ -250,7 +250,7 @@ def test_what_figure_a_draws():
 
 
 def test_what_the_other_figures_draw():
-    panels = {name: plots.panels(FIGURES[name], QUICK, made_up(FIGURES[name], QUICK)) for name in "efghi"}
+    panels = {name: pictures.panels(FIGURES[name], QUICK, made_up(FIGURES[name], QUICK)) for name in "efghi"}
     assert panels["e"][0].scale == "log" and "since the point before" in panels["e"][0].xlabel
     assert [panel.title for panel in panels["f"]] == ["3 lanes", "9 lanes"]
     assert all(len(panel.bounds) == 1 for panel in panels["f"])
@@ -275,7 +275,7 @@ def page(tmp_path_factory) -> Path:
     found = {}
     for figure in FIGURES.values():
         data = made_up(figure, QUICK)
-        plots.draw(plots.panels(figure, QUICK, data), [folder / f"figure-{figure.name}.png"])
+        pictures.draw(pictures.panels(figure, QUICK, data), [folder / f"figure-{figure.name}.png"])
         found[figure.name] = report.scores(figure, QUICK, data)
     part = {"wall_seconds": 61.0, "cpu_seconds": 90.0}
     manifest = {
@@ -346,9 +346,11 @@ def toy_curves(sizes: Sizes) -> tuple[Curve, ...]:
 
     style = ("#0072B2", "-", "o")
     chance = figures.curve(
-        sizes, "baddr", "chance", figures.Tiger(), "random", {"runs": 4, "episodes": 200}, style=style
+        sizes, "baddr", "chance", figures.TigerSettings(), "random", {"runs": 4, "episodes": 200}, style=style
     )
-    bound = figures.curve(sizes, "pomcp", "POMCP", figures.Tiger(), "pomcp", {"runs": 4, "episodes": 10})
+    bound = figures.curve(
+        sizes, "pomcp", "POMCP", figures.TigerSettings(), "pomcp", {"runs": 4, "episodes": 10}
+    )
     return toy(chance), toy(bound)
 
 

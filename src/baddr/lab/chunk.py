@@ -29,7 +29,8 @@ from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP
 from baddr.errors import UserError
 from baddr.fast.compiler import LONGEST_SUM, jit, options
-from baddr.files.store import Arrays, Folder
+from baddr.files.store import Folder
+from baddr.files.tables import Arrays
 from baddr.lab.experiment import Experiment, of_folder
 
 # How hard LLVM works on a CPU's programs. The first beliefs are made once; real steps are as fast as with

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from baddr.files.machine import num_cores
-from baddr.files.store import Arrays, pack, unpack
+from baddr.files.store import pack, unpack
+from baddr.files.tables import Arrays
 
 SECONDS_PER_CALL = 1.0  # of a worker, between two reports
 LOSSES = 5  # of a chunk without a checkpoint between them: then something is wrong with it

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from baddr.errors import UserError
-from baddr.files.store import Arrays, Folder
+from baddr.files.store import Folder
+from baddr.files.tables import Arrays
 from baddr.lab.experiment import Experiment, extend, of_folder
 from baddr.lab.statistics import Estimate
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from baddr.files.store import Arrays
+from baddr.files.tables import Arrays
 from baddr.lab.statistics import (
     FEWEST_RUNS,
     Estimate,

@@ -328,7 +328,7 @@ def _columns(folder: Folder) -> Arrays:
 
 def _write_figures(request: Request, folder: Reproduction, manifest: dict[str, Any]) -> None:
     """A picture and the scores of each figure."""
-    from baddr.lab.plots import draw, panels
+    from baddr.paper.pictures import draw, panels
     from baddr.paper.report import scores
 
     for figure in request.chosen:
