@@ -17,17 +17,17 @@ class CollisionAvoidanceSettings:
     down: float = 0.25
     """The true probability that the obstacle moves down."""
     up: float = 0.25
-    """That it moves up; otherwise it stays."""
+    """The true probability that it moves up. Otherwise it stays."""
     noise: float = 1.0
     """Standard deviation of the noise on the observed row of the obstacle."""
     prior_down: float = 0.05
-    """The prior's expectation of `down`."""
+    """The `down` that the prior expects."""
     prior_up: float = 0.05
-    """The prior's expectation of `up`."""
+    """The `up` that the prior expects."""
     certainty: float = 10_000.0
     """c: the simulators' (down, stay, up) are drawn from Dirichlet(c * expectation), one for all cells."""
     prior_total: float = 10.0
-    """The tabular prior's total count per row of the obstacle's moves (a table needs a size of at most 5)."""
+    """The total count for each row of the obstacle's moves (a flat table needs a size of at most 5)."""
     prior_observation_total: float = 10.0
     """The total count per row of the observed row, in the graph `uncertain-observation` of fba-pomcp."""
     discount: float = 0.95

@@ -15,9 +15,9 @@ class GridverseSettings:
     size: int = 8
     """N: cells along a side, the walls included."""
     forward_length: int = 1
-    """Cells that forward walks: 1 is the original environment; preset `paper` takes 4, from size 32 on 8."""
+    """Cells that forward walks. 1: the original environment. Preset `paper` has 4, and 8 from size 32 on."""
     leaf: Literal["distance", "rollout"] = "distance"
-    """The value below the search tree: 1 / (manhattan distance to the goal), or that of a random rollout."""
+    """The value below the search tree: 1 / (Manhattan distance to the goal), or a random rollout's."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 30

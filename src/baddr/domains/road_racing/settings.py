@@ -13,11 +13,11 @@ class RoadRacingSettings:
 
     name: ClassVar[str] = "road-racing"
     lanes: int = 3
-    """n: the lanes, with a car in each."""
+    """n: the number of lanes. There is a car in each."""
     certainty: float = 1000.0
     """c: the simulators' speeds are drawn from Beta(c/2, c/2), lane by lane."""
     prior_total: float = 10.0
-    """The tabular prior's total count per uncertain row (a table needs at most 2 lanes)."""
+    """The total count for each uncertain row (a flat table needs at most 2 lanes)."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 20

@@ -13,11 +13,11 @@ class SysadminSettings:
 
     name: ClassVar[str] = "sysadmin"
     computers: int = 4
-    """n: the computers."""
+    """n: the number of computers."""
     topology: Literal["linear", "independent"] = "linear"
-    """Computers in a line fail more often beside a failed one; or none depends on another."""
+    """linear: a computer fails more often beside a failed one. independent: none depends on another."""
     prior_total: float = 10_000.0
-    """The prior's total count per row; its expectation is the truth."""
+    """The prior's total count for each row. The prior expects the truth."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 20
