@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test slow check bench clean
+.PHONY: run test slow check bench mutants clean
 
 run: .venv/installed
 	$(BIN)/baddr run tiger
@@ -17,6 +17,10 @@ check: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+# Puts deliberate bugs into a copy of the tree, one at a time: some test must notice each. Half an hour.
+mutants: .venv/installed
+	$(BIN)/python tests/mutants.py
 
 # About 15 minutes on an idle machine. PEERS: the libraries from PyPI to compare with, which are installed in
 # ~/.cache/baddr-peers once (POMDPPlanners takes 7 GB there); `make bench PEERS=pomdp-py` leaves one out.

@@ -1,0 +1,613 @@
+"""Deliberate bugs, one at a time, each of which some test must notice: `make mutants`.
+
+    python tests/mutants.py                     # all, with two at a time
+    python tests/mutants.py --only keeps        # those whose name contains "keeps"
+    python tests/mutants.py --room posteriors -j 4
+
+A bug is a line of a room that is replaced, in a copy of the tree and never in the tree itself. It names the
+quickest tests that notice it, which are first run without any bug. The exit code is 0 where every bug is
+caught. One that survives needs a new test; one that no longer applies needs its line as it reads now; and one
+that changes nothing that can be seen says so in `equivalent`. Add some with every new capability.
+"""
+
+import argparse
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+SECONDS = 900  # a bug may make a loop endless
+PASSED, FAILED, BROKEN = 0, 1, 2  # pytest's exit codes; the last: tests that could not be imported
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    room: str  # the folder of src/baddr whose files hold `old` exactly once
+    old: str
+    new: str
+    tests: str  # FILE or FILE::EXPRESSION, with an expression as pytest's -k takes it
+    equivalent: str = ""  # why it changes nothing that can be seen: it is then not run
+
+
+MUTANTS = [
+    # --- filters and particles ---
+    Mutant(
+        "resampling keeps the states",
+        "core",
+        "s = belief.states.s[ancestors]\n    epsilons",
+        "s = belief.states.s\n    epsilons",
+        "test_joint_belief.py::systematic",
+    ),
+    Mutant(
+        "the next episode keeps the states",
+        "core",
+        "return Particles(AugmentedState(s, belief.states.theta), belief.log_weights)",
+        "return Particles(AugmentedState(belief.states.s, belief.states.theta), belief.log_weights)",
+        "test_joint_belief.py::rejection",
+    ),
+    Mutant(
+        "the next episode forgets the weights",
+        "core",
+        "return Particles(AugmentedState(s, belief.states.theta), belief.log_weights)",
+        "return Particles(AugmentedState(s, belief.states.theta), jnp.zeros_like(belief.log_weights))",
+        "test_belief.py::next_episode",
+    ),
+    Mutant(
+        "resampled particles keep their weights",
+        "core",
+        "log_prior = jnp.where(resample, uniform_weights(n), belief.log_weights)",
+        "log_prior = belief.log_weights",
+        "test_joint_belief.py::weighed_by_the_last",
+    ),
+    Mutant(
+        "weights forget the ones before",
+        "core",
+        "log_joint = log_prior + log_likelihood",
+        "log_joint = log_likelihood",
+        "test_joint_belief.py::mixture and resampled",
+    ),
+    Mutant(
+        "resampling above the threshold",
+        "core",
+        "belief.effective_sample_size() < resample_below",
+        "belief.effective_sample_size() > resample_below",
+        "test_belief.py::below_the_threshold",
+    ),
+    Mutant(
+        "an impossible observation is learned",
+        "core",
+        "learn & ~impossible & active)\n    if weight_after_update",
+        "learn & active)\n    if weight_after_update",
+        "test_belief.py::impossible and importance",
+    ),
+    Mutant(
+        "rejection keeps every proposal",
+        "core",
+        "return i, s_next, jnp.all(o_proposed == o), D.observation_log_prob(s, a, s_next, o)",
+        "return i, s_next, jnp.any(o_proposed >= 0), D.observation_log_prob(s, a, s_next, o)",
+        "test_joint_belief.py::rejection",
+    ),
+    Mutant(
+        "rejection learns from another state",
+        "core",
+        "keys_U, s = jr.split(key_U, n), belief.states.s[ancestors]",
+        "keys_U, s = jr.split(key_U, n), belief.states.s",
+        "test_belief.py::learning_adds_one",
+    ),
+    Mutant(
+        "the effective sample size is not squared",
+        "core",
+        "return 1 / jnp.sum(jnp.exp(2 * self.log_weights))",
+        "return 1 / jnp.max(jnp.exp(self.log_weights))",
+        "test_particles.py::effective",
+    ),
+    Mutant(
+        "an empty leaf is reshaped",
+        "core",
+        "x.reshape(math.prod(x.shape[:2]), *x.shape[2:])",
+        "x.reshape(-1, *x.shape[2:])",
+        "test_particles.py::over_all",
+    ),
+    Mutant(
+        "the comb has a tooth too few",
+        "core",
+        "(jnp.arange(num_indices, dtype=float) + jr.uniform(key)) / num_indices",
+        "(jnp.arange(num_indices, dtype=float) + jr.uniform(key)) / (num_indices + 1)",
+        "test_particles.py::resampled_once",
+    ),
+    # --- random numbers ---
+    Mutant(
+        "one rotation is another",
+        "core",
+        "ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)",
+        "ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 23)",
+        "test_prng.py::known_answers",
+    ),
+    Mutant(
+        "folds and splits share their counters",
+        "core",
+        "jnp.full_like(data, FOLD_IN)",
+        "jnp.full_like(data, SPLIT)",
+        "test_prng.py::collide",
+    ),
+    Mutant(
+        "an index of weight zero is drawn",
+        "core",
+        "index = jnp.sum(running <= u, dtype=jnp.int32)",
+        "index = jnp.sum(running < u, dtype=jnp.int32)",
+        "test_prng.py::categorical",
+        equivalent="differs only where a uniform number equals a running sum exactly",
+    ),
+    # --- the GBA-POMDP ---
+    Mutant(
+        "U is fed the state after the step",
+        "core",
+        "theta_next = self.posterior.update(key_U, s.theta, s.s, a, s_next, o)",
+        "theta_next = self.posterior.update(key_U, s.theta, s_next, a, s_next, o)",
+        "test_paper.py::def_4",
+    ),
+    Mutant(
+        "a step of the GBA-POMDP learns nothing",
+        "core",
+        "return AugmentedState(s_next, theta_next), o",
+        "return AugmentedState(s_next, s.theta), o",
+        "test_paper.py::def_4",
+    ),
+    # --- planners ---
+    Mutant(
+        "the bonus counts visits without their logarithm",
+        "planners",
+        "jnp.log1p(jnp.sum(N))",
+        "jnp.sum(N)",
+        "test_planner.py::ucb_formula",
+    ),
+    Mutant(
+        "unvisited actions last",
+        "planners",
+        "jnp.where(N > 0, Q + bonus, jnp.inf)",
+        "jnp.where(N > 0, Q + bonus, -jnp.inf)",
+        "test_planner.py::prefers_unvisited",
+    ),
+    Mutant(
+        "ties go to the first",
+        "planners",
+        "jnp.where(score == jnp.max(score), tie_break, -1)",
+        "score",
+        "test_planner.py::prefers_unvisited",
+    ),
+    Mutant(
+        "returns are not discounted back to their level",
+        "planners",
+        "G = (total - before) / _power(gamma, now.level)",
+        "G = total - before",
+        "test_planner.py::own_level or plain_version",
+    ),
+    Mutant(
+        "terminal steps do not end a simulation",
+        "planners",
+        "end = world.is_terminal(now.s, a, s_next) | (now.level + 1 >= limit)",
+        "end = now.level + 1 >= limit",
+        "test_planner.py::terminal",
+    ),
+    Mutant(
+        "the search looks one step too far",
+        "planners",
+        "(now.level + 1 >= limit)",
+        "(now.level >= limit)",
+        "test_planner.py::steps_left",
+    ),
+    Mutant(
+        "the leaf's value is not discounted",
+        "planners",
+        "gamma * jax.vmap(leaf_value)(s_next)",
+        "jax.vmap(leaf_value)(s_next)",
+        "test_planner.py::leaf_value",
+    ),
+    Mutant(
+        "children of different observations are one",
+        "planners",
+        "jnp.all(self.o[window] == o[None], axis=1)",
+        "jnp.all(self.o[window] >= 0, axis=1)",
+        "test_children.py::equal_hashes",
+    ),
+    Mutant(
+        "children of different actions are one",
+        "planners",
+        "(self.entry[window] == entry)",
+        "(self.entry[window] >= 0)",
+        "test_children.py::dictionary",
+    ),
+    # --- posteriors ---
+    Mutant(
+        "transitions are counted backwards",
+        "posteriors",
+        "theta.T.at[i, a, i_next].add(1)",
+        "theta.T.at[i_next, a, i].add(1)",
+        "test_paper.py::def_3_dirichlet",
+    ),
+    Mutant(
+        "observations are counted at the state before",
+        "posteriors",
+        "theta.O.at[a, i_next, z].add(1)",
+        "theta.O.at[a, i, z].add(1)",
+        "test_paper.py::def_3_dirichlet",
+    ),
+    Mutant(
+        "the variance of a Dirichlet entry lacks its + 1",
+        "posteriors",
+        "return mean, mean * (1 - mean) / (total + 1)",
+        "return mean, mean * (1 - mean) / total",
+        "test_belief.py::filters_match and h02",
+    ),
+    Mutant(
+        "U ascends, as Eq. 14 is printed",
+        "posteriors",
+        "return theta - self.architecture.network.learning_rate * gradient",
+        "return theta + self.architecture.network.learning_rate * gradient",
+        "test_dropout.py::descending",
+    ),
+    Mutant(
+        "kept nodes are not scaled",
+        "posteriors",
+        "h = jnp.where(keep[i], h * (1 / (1 - p)), 0)",
+        "h = jnp.where(keep[i], h, 0)",
+        "test_dropout.py::independent_network",
+    ),
+    Mutant(
+        "nodes are dropped with 1 - p",
+        "posteriors",
+        "q = round((1 - network.dropout) * 2**MASK_BITS)",
+        "q = round(network.dropout * 2**MASK_BITS)",
+        "test_dropout.py::mask_frequencies",
+    ),
+    Mutant(
+        "both networks have one mask",
+        "posteriors",
+        'return self._logits("O", self.architecture.inputs_O(s, a, s_next), masks[1])',
+        'return self._logits("O", self.architecture.inputs_O(s, a, s_next), masks[0])',
+        "test_dropout.py::independent_network or all_masks",
+    ),
+    Mutant(
+        "a network that must not learn learns",
+        "posteriors",
+        "if not learn or n == 0:",
+        "if n == 0:",
+        "test_dropout.py::frozen_network",
+    ),
+    Mutant(
+        "every particle is the first network",
+        "posteriors",
+        "return self.ensemble[uniform_integers(key, np.asarray(self.num_networks))]",
+        "return self.ensemble[0]",
+        "test_dropout.py::drawn_uniformly",
+    ),
+    Mutant(
+        "known nodes are counted, too",
+        "posteriors",
+        "theta.counts.at[jnp.where(grows, index, theta.counts.shape[0])]",
+        "theta.counts.at[index]",
+        "test_factored.py::known_node",
+    ),
+    Mutant(
+        "absent parents still choose the row",
+        "posteriors",
+        "here = jnp.where((number < 0) | edges[number], here, 0)",
+        "here = jnp.where((number < 0) | (number >= 0), here, 0)",
+        "test_factored.py::enumeration",
+    ),
+    Mutant(
+        "the prior of an absent parent is a sum",
+        "posteriors",
+        "jnp.mean(rows, axis=axis, keepdims=True)",
+        "jnp.sum(rows, axis=axis, keepdims=True)",
+        "test_factored.py::absent_parents",
+    ),
+    Mutant(
+        "the filtering agent learns",
+        "posteriors",
+        "    ) -> Theta:\n        return theta\n",
+        "    ) -> Theta:\n        return self.posterior.update(key, theta, s, a, s_next, o)\n",
+        "test_belief.py::frozen",
+    ),
+    # --- domains ---
+    Mutant(
+        "tiger's good door is the bad one",
+        "domains/tiger",
+        "jnp.where(a == s[0], 10.0, -100.0)",
+        "jnp.where(a != s[0], 10.0, -100.0)",
+        "test_tiger.py::tiger",
+    ),
+    Mutant(
+        "tiger never ends",
+        "domains/tiger",
+        "return a != LISTEN",
+        "return a < 0",
+        "test_tiger.py::tiger",
+    ),
+    Mutant(
+        "the car right ahead comes closer",
+        "domains/road_racing",
+        "jnp.where(own_lane & (s[1:] == 1), 0, self.speeds)",
+        "self.speeds",
+        "test_road_racing.py::every_transition",
+    ),
+    Mutant(
+        "a failed move costs nothing",
+        "domains/road_racing",
+        "failed = (a != STAY) & (s_next[0] != s[0] + a - STAY)",
+        "failed = (a != STAY) & (s_next[0] != s_next[0])",
+        "test_road_racing.py::every_transition",
+    ),
+    Mutant(
+        "cars do not block the way",
+        "domains/road_racing",
+        "return jnp.where(distances[wanted] == 0, lane, wanted)",
+        "return wanted",
+        "test_road_racing.py::every_transition",
+    ),
+    Mutant(
+        "noise is rounded down",
+        "domains/collision_avoidance",
+        "np.arange(size - 1)[None] + 0.5",
+        "np.arange(size - 1)[None] + 1.0",
+        "test_collision_avoidance.py::noise_table",
+    ),
+    Mutant(
+        "a collision before the last column counts",
+        "domains/collision_avoidance",
+        "collision = (s_next[0] == 0) & (s_next[1] == s_next[2])",
+        "collision = s_next[1] == s_next[2]",
+        "test_collision_avoidance.py::exact_returns",
+    ),
+    Mutant(
+        "left and right are one",
+        "domains/gridverse",
+        "jnp.where(a == LEFT, 3, 1)",
+        "jnp.where(a == LEFT, 1, 1)",
+        "test_gridverse.py::second_version",
+    ),
+    Mutant(
+        "the beam is mirrored",
+        "domains/gridverse",
+        "np.array([[[-1], [0], [1]]], np.int32)",
+        "np.array([[[1], [0], [-1]]], np.int32)",
+        "test_gridverse.py::drawn_by_hand",
+    ),
+    Mutant(
+        "failed neighbours infect nobody",
+        "domains/sysadmin",
+        "(1 - INFECTION) ** failed_neighbours",
+        "(1 - INFECTION) ** 0",
+        "test_graphs.py::sysadmin_against",
+    ),
+    Mutant(
+        "reboots are free",
+        "domains/sysadmin",
+        "jnp.where(a >= len(self.state_sizes), REBOOT_COST, 0.0)",
+        "jnp.where(a < 0, REBOOT_COST, 0.0)",
+        "test_graphs.py::sysadmin_rewards",
+    ),
+    # --- statistics ---
+    Mutant(
+        "an interval of 90 % is called one of 95 %",
+        "lab",
+        "low, high = np.quantile(deviations, [0.025, 0.975]) * widening(df)",
+        "low, high = np.quantile(deviations, [0.05, 0.95]) * widening(df)",
+        "test_statistics.py::interval",
+    ),
+    Mutant(
+        "the interquartile mean takes all runs",
+        "lab",
+        "np.clip(np.minimum(i + 1, 3 * n / 4) - np.maximum(i, n / 4), 0, None)",
+        "np.ones(n)",
+        "test_statistics.py::interquartile",
+    ),
+    Mutant(
+        "a level is reached an episode early",
+        "lab",
+        "return float(reached[0] + window) if len(reached) else np.inf",
+        "return float(reached[0] + window - 1) if len(reached) else np.inf",
+        "test_statistics.py::reach",
+    ),
+    Mutant(
+        "a paired difference takes the last run for each",
+        "lab",
+        "[ours[run] - theirs[run] for run in common]",
+        "[ours[run] - theirs[common[-1]] for run in common]",
+        "test_statistics.py::paired",
+    ),
+    Mutant(
+        "windows overlap",
+        "lab",
+        "return list(range(window, episodes + 1, window)) or [episodes]",
+        "return list(range(1, episodes + 1, window)) or [episodes]",
+        "test_statistics.py::curve_averages",
+    ),
+    Mutant(
+        "few runs have narrow intervals",
+        "lab",
+        "return t_quantile(df) / t_quantile(np.inf)",
+        "return np.ones_like(df)",
+        "test_statistics.py::few_runs_hold",
+    ),
+    # --- claims ---
+    Mutant(
+        "an interval that reaches out of its region is held",
+        "paper",
+        "if self.at_least <= low and high <= self.at_most:",
+        "if self.at_least <= high and low <= self.at_most:",
+        "test_reproduce.py::verdict",
+    ),
+    Mutant(
+        "a short experiment may refute",
+        "paper",
+        'return "not held" if outside and not too_early else "undecided"',
+        'return "not held" if outside else "undecided"',
+        "test_reproduce.py::short_curve",
+    ),
+    Mutant(
+        "the last quarter is the last half",
+        "paper",
+        "episodes - max(1, episodes // 4)",
+        "episodes - max(1, episodes // 2)",
+        "test_reproduce.py::by_hand",
+    ),
+    Mutant(
+        "a bound that was not reached is a number",
+        "paper",
+        "at_least=bool(np.isinf(value))",
+        "at_least=False",
+        "test_reproduce.py::reach or episodes or never or bound",
+    ),
+    # --- the store ---
+    Mutant(
+        "a damaged checkpoint is whole",
+        "files",
+        "return hashlib.sha256(payload).hexdigest().encode() == digest",
+        "return len(digest) == 64",
+        "test_store.py::damaged",
+    ),
+    Mutant(
+        "the oldest checkpoint is the newest",
+        "files",
+        "for path in reversed(self._checkpoints(chunk)):",
+        "for path in self._checkpoints(chunk):",
+        "test_store.py::checkpoint",
+    ),
+    Mutant(
+        "two programs own a folder",
+        "files",
+        "fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)",
+        "test_store.py::owner",
+    ),
+    Mutant(
+        "a folder with something in it is taken",
+        "files",
+        "any(map(_is_of_value, self.path.iterdir()))",
+        "False",
+        "test_store.py::something_else",
+    ),
+    Mutant(
+        "no older checkpoint is kept",
+        "files",
+        "KEPT = 2",
+        "KEPT = 1",
+        "test_store.py::damaged",
+    ),
+]
+
+
+# --- how they are run -----------------------------------------------------------------------------------
+
+
+def home(mutant: Mutant, root: Path) -> Path | None:
+    """The one file of the room that holds the old line, once."""
+    room = root / "src" / "baddr" / mutant.room
+    files = sorted(room.rglob("*.py")) if room.is_dir() else [room.with_suffix(".py")]
+    found = [path for path in files if path.is_file() and mutant.old in path.read_text()]
+    return found[0] if len(found) == 1 and found[0].read_text().count(mutant.old) == 1 else None
+
+
+def selection(tests: str, root: Path) -> list[list[str]]:
+    """pytest's arguments for `FILE::EXPRESSION; FILE`, wherever below tests/ the files lie."""
+    chosen = []
+    for part in tests.split(";"):
+        name, _, expression = part.strip().partition("::")
+        paths = [path for path in (root / "tests").rglob(name)]
+        chosen += [[str(path), *(["-k", expression] if expression else [])] for path in paths]
+    return chosen
+
+
+def run_tests(mutant: Mutant, root: Path, cache: Path) -> int:
+    """The first exit code of pytest that is not 0."""
+    shutil.rmtree(cache / "priors", ignore_errors=True)  # trained by another bug's program
+    path = os.pathsep.join([str(root / "src"), str(root / "tests")])
+    environment = os.environ | {"PYTHONPATH": path, "BADDR_CACHE": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    chosen = selection(mutant.tests, root)
+    for arguments in chosen:
+        command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *arguments]
+        try:
+            done = subprocess.run(command, cwd=root, env=environment, capture_output=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return FAILED
+        if done.returncode != PASSED:
+            return done.returncode
+    return PASSED if chosen else BROKEN
+
+
+def verdict(mutant: Mutant, root: Path, cache: Path) -> str:
+    """What becomes of the bug in this copy of the tree, which is then as it was."""
+    if mutant.equivalent:
+        return "equivalent"
+    path = home(mutant, root)
+    if path is None:
+        return "does not apply"
+    text = path.read_text()
+    path.write_text(text.replace(mutant.old, mutant.new))
+    try:
+        code = run_tests(mutant, root, cache)
+    finally:
+        path.write_text(text)
+    return {PASSED: "SURVIVED", FAILED: "caught"}.get(code, "tests do not run")
+
+
+def copy_of_the_tree(to: Path) -> Path:
+    """The files that git knows or would know."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (ROOT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, to / name)
+    return to
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", default="", metavar="NAME", help="bugs whose name contains this")
+    parser.add_argument("--room", default="", metavar="ROOM", help="bugs of this room of src/baddr")
+    parser.add_argument("-j", "--jobs", type=int, default=2, metavar="N", help="bugs at a time")
+    parser.add_argument("--unchecked", action="store_true", help="do not run the tests without a bug first")
+    options = parser.parse_args()
+    chosen = [m for m in MUTANTS if options.only in m.name and m.room.startswith(options.room)]
+    with tempfile.TemporaryDirectory() as folder:
+        places: queue.SimpleQueue[tuple[Path, Path]] = queue.SimpleQueue()
+        for i in range(options.jobs):
+            places.put((copy_of_the_tree(Path(folder) / f"tree-{i}"), Path(folder) / f"cache-{i}"))
+
+        def at_some_place(mutant: Mutant, judge) -> str:
+            place, start = places.get(), time.monotonic()
+            try:
+                found = judge(mutant, *place)
+            finally:
+                places.put(place)
+            print(f"{found:16} {time.monotonic() - start:5.0f} s  {mutant.room}: {mutant.name}", flush=True)
+            return found
+
+        def sound(mutant: Mutant, root: Path, cache: Path) -> str:
+            return "passes" if run_tests(mutant, root, cache) == PASSED else "FAILS WITHOUT"
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            if not options.unchecked:  # tests that fail anyway would catch everything
+                once = {m.tests: m for m in chosen if not m.equivalent}.values()
+                if set(pool.map(lambda m: at_some_place(m, sound), once)) - {"passes"}:
+                    return 2
+            found = list(pool.map(lambda m: at_some_place(m, verdict), chosen))
+    counts = {word: found.count(word) for word in dict.fromkeys(found)}
+    print(", ".join(f"{n} {word}" for word, n in counts.items()))
+    return 0 if set(counts) <= {"caught", "equivalent"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
