@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from baddr import load_results
 from baddr.cli import main
 from baddr.errors import ClusterError, UserError
 from baddr.files.machine import num_cores
@@ -33,6 +34,7 @@ EPISODES = 400
 CODE = """
 import sys
 from baddr.lab import runner
+from baddr import load_results
 from baddr.cli import main
 runner.SECONDS_BETWEEN_CHECKPOINTS = 0.2
 main(sys.argv[1:])
@@ -63,6 +65,10 @@ def checkpoints(folder: Path) -> int:
     """How many were written so far."""
     newest = {path.parent: int(path.stem) for path in sorted(folder.glob("checkpoints/*/*.ckpt"))}
     return sum(newest.values()) + len(newest)
+
+
+def _keyed(rows: dict[str, np.ndarray]) -> list[list[float]]:
+    return [rows[name].tolist() for name in ("run", "episode", "return")]
 
 
 def same(folder: Path, other: Path) -> bool:
@@ -179,6 +185,9 @@ def test_a_cluster_may_lose_a_worker_a_node_and_its_head(local, tmp_path):
         cluster.kill(0)
         code, error = finish(process)
         assert code == 2 and "Traceback" not in error
+        rows, whole = load_results(folder), load_results(local)
+        known = {(run, episode): x for run, episode, x in zip(*_keyed(whole), strict=True)}
+        assert len(rows["run"]) and all(known[run, e] == x for run, e, x in zip(*_keyed(rows), strict=True))
         last = error.splitlines()[-1]
         assert last.startswith("baddr: The Ray cluster was lost") and last.endswith(f"baddr resume {folder}")
     code, error = finish(start("resume", folder))

@@ -52,6 +52,12 @@ def test_intervals_of_a_few_runs_hold_nearly_as_often_as_they_say(n):
     assert np.mean([e.low <= 0 <= e.high for e in found]) > 0.93 - 4 * 0.013
 
 
+def test_the_interval_of_two_runs_by_hand():
+    """A quarter of the resamples has the one twice, a quarter the other: the quantiles are both."""
+    half = np.sqrt(2) * scipy.stats.t.ppf(0.975, 1) / scipy.stats.norm.ppf(0.975)
+    assert estimate(np.array([0.0, 2.0])) == pytest.approx((1, 1 - half, 1 + half))
+
+
 def test_too_few_runs_have_no_interval():
     """One; or two or three that do not differ, which does not mean that no run does."""
     for values in (np.array([3.0]), np.full(2, 3.0), np.full(3, 3.0)):
