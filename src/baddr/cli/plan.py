@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from baddr.agents.needs import does_not_plan
 from baddr.cli.history import after_history, with_setting
 from baddr.cli.options import Debug, Device, Flat, History
 from baddr.cli.parse import parse_with_domain
-from baddr.errors import UserError
 
 E = TypeVar("E")
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parse_with_domain(Plan, "plan", arguments, Plan)
     experiment = with_setting(options.experiment, "planner", "num_simulations", options.simulations)
     if experiment.agent == "random":
-        raise UserError("Agent 'random' does not plan; choose another with --agent.")
+        raise does_not_plan(experiment.agent)
     key, agent, domain, after = after_history(experiment, options.history, options.device)
     from baddr.lab.history import plan_json
 

@@ -15,6 +15,7 @@ from jaxtyping import Array, Key, PyTree
 
 from baddr.agents.learners import A2C
 from baddr.agents.learners import start as start_learners
+from baddr.agents.needs import keeps_no_belief, lacks
 from baddr.core import prng
 from baddr.core.agent import Agent
 from baddr.core.gba_pomdp import GBAPOMDP
@@ -63,7 +64,7 @@ def build_posterior(
     """
     pomdp = domain.pomdp
     if experiment.agent in LEARNERS:
-        raise UserError(f"Agent {experiment.agent} keeps no belief and does not plan; choose another.")
+        raise keeps_no_belief(experiment.agent)
     if experiment.agent in NETWORK_AGENTS:
         posterior, test = build_dropout(experiment, domain, progress, trained=trained)
         return (Frozen(posterior) if experiment.agent == "filtering" else posterior), test
@@ -73,10 +74,8 @@ def build_posterior(
         return build_factored(experiment, domain), None
     if domain.counts is None:
         T, O = (pomdp.num_states * pomdp.num_actions * n for n in (pomdp.num_states, pomdp.num_observations))
-        raise UserError(
-            f"{domain.name} has no tabular prior, which agent {experiment.agent} needs: tables of T and O "
-            f"would have {T:,} and {O:,} counts a particle.{' Use fba-pomcp.' if domain.graphs else ''}"
-        )
+        size = f"tables of T and O would have {T:,} and {O:,} counts a particle"
+        raise lacks(domain, experiment.agent, "counts", size)
     return Dirichlet(domain.counts, pomdp.state_sizes, pomdp.observation_sizes), None
 
 
@@ -84,7 +83,7 @@ def build_factored(experiment: Experiment[Any], domain: Domain) -> Factored:
     """The Bayes network with the chosen structure; one that cannot fit is refused before it is made."""
     settings, n = experiment.factored, experiment.filter.num_particles
     if not domain.graphs:
-        raise UserError(f"{domain.name} has no graph, which agent {experiment.agent} needs.")
+        raise lacks(domain, experiment.agent, "graphs")
     graph = domain.graphs[nearest("graph", settings.graph, domain.graphs)]
     size = particle_bytes(graph, settings.structure)
     memory = device_memory(jax.devices()[0])
@@ -113,9 +112,11 @@ def build_dropout(
     nothing to filter.
     """
     pomdp, network, settings = domain.pomdp, experiment.network, experiment.pretrain
-    simulators = domain.expected_simulator if settings.num_networks == 1 else domain.sample_simulator
+    needed = "expected_simulator" if settings.num_networks == 1 else "sample_simulator"
+    simulators = getattr(domain, needed)
     if simulators is None:
-        raise UserError(f"{domain.name} has no simulators to train the networks of {experiment.agent} on.")
+        alone = "--pretrain.num-networks 1 needs none" if domain.expected_simulator is not None else ""
+        raise lacks(domain, experiment.agent, needed, alone)
     sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
     architecture = Architecture(network, *sizes, domain.learned)
     sample_state = uniform_states(pomdp.state_sizes, domain.is_legal)

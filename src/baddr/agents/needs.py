@@ -1,0 +1,57 @@
+"""What the agents need of a domain, and the sentence where it has not got it. Needs no JAX."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from baddr.errors import UserError
+
+# What a domain may lack: how a user provides it, and where to read on.
+PROVIDED = {
+    "counts": ("a table of counts", "Domain(counts=Counts(T, O))", "docs/own-domain.md"),
+    "graphs": ("a graph", 'Domain(graphs={"default": Graph(...)})', "docs/factored.md"),
+    "expected_simulator": ("an expected model", "Domain(expected_simulator=...)", "docs/own-domain.md"),
+    "sample_simulator": ("simulators", "Domain(sample_simulator=...)", "docs/own-domain.md"),
+}
+NEEDS = {
+    "baddr": "expected_simulator",
+    "filtering": "expected_simulator",
+    "ba-pomcp": "counts",
+    "fba-pomcp": "graphs",
+    "pomcp": None,
+    "dpfrl": None,
+    "a2c": None,
+    "random": None,
+}
+WITH_A_BELIEF = ("baddr", "filtering", "ba-pomcp", "fba-pomcp", "pomcp")
+
+
+def has(domain: Any, need: str | None) -> bool:
+    value = () if need is None else getattr(domain, need)
+    return value is not None and not (isinstance(value, Mapping) and not value)
+
+
+def lacks(domain: Any, agent: str, need: str, because: str = "") -> UserError:
+    """The domain has not got what the agent needs: who can act in it, and how to provide it."""
+    what, how, page = PROVIDED[need]
+    others = [name for name, other in NEEDS.items() if other != NEEDS[agent] and has(domain, other)]
+    why = f" ({because})" if because else ""
+    return UserError(
+        f"Agent {agent} needs {what}, and this domain has none{why}: use --agent {listed(others)}, "
+        f"or provide it as {how} in a domain of your own ({page})."
+    )
+
+
+def keeps_no_belief(agent: str) -> UserError:
+    return UserError(
+        f"Agent {agent} learns a policy: it keeps no belief and does not plan. "
+        f"Use --agent {listed(WITH_A_BELIEF)}."
+    )
+
+
+def does_not_plan(agent: str) -> UserError:
+    return UserError(f"Agent {agent} does not plan. Use --agent {listed(WITH_A_BELIEF)}.")
+
+
+def listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
