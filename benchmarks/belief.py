@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.particles import one_by_one
 from baddr.lab.build import build_agent, build_domain, build_posterior
 from baddr.lab.experiment import preset

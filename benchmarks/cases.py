@@ -11,19 +11,19 @@ import jax.random as jr
 from jaxtyping import Array
 from timing import time_and_result
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.agent import Agent
 from baddr.core.particles import Particles, one_by_one
 from baddr.lab.build import build_agent, build_domain, build_posterior
 from baddr.lab.engine import Local
-from baddr.lab.experiment import Experiment
+from baddr.lab.experiment import AnyExperiment
 from baddr.lab.runner import choose_lanes
 
 
 class Case(NamedTuple):
     """Beliefs of several runs; an action, and the observation that the true world gave for it."""
 
-    experiment: Experiment[Any]
+    experiment: AnyExperiment
     agent: Agent
     keys: Array
     beliefs: Particles
@@ -35,7 +35,7 @@ class Case(NamedTuple):
         return self.keys.shape[0]
 
 
-def case(experiment: Experiment[Any], runs: int, batches: int = 0, lanes: int = 0) -> Case:
+def case(experiment: AnyExperiment, runs: int, batches: int = 0, lanes: int = 0) -> Case:
     """The networks are trained on `batches` batches: how good they are hardly changes what anything costs."""
     short = replace(experiment.pretrain, batches=batches, max_gap=1e9)
     experiment = replace(experiment, pretrain=short, runs=runs, chunk_size=runs)

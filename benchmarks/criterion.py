@@ -9,11 +9,12 @@ prior that it stands for, for several online learning rates. U and the predictiv
 
 import numpy as np
 
-from baddr.core import exact, prng
+from baddr import prng
+from baddr.core import exact
 from baddr.domains import tiger
 from baddr.fast.pretrain import pretrain
 from baddr.posteriors import Dropout
-from baddr.settings import Network, Pretrain
+from baddr.posteriors.settings import Network, Pretrain
 
 LISTENS = (0, 1, 4, 16)
 NUM_KEYS = 64

@@ -131,7 +131,7 @@ def ours(simulations: int, particles: int, runs: int, lanes: int) -> Callable[[]
     import jax.numpy as jnp
     import jax.random as jr
 
-    from baddr.core import prng
+    from baddr import prng
     from baddr.core.filters import initial_belief
     from baddr.core.gba_pomdp import GBAPOMDP
     from baddr.domains.tiger import Tiger, dynamics

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 
-from baddr.core import prng
+from baddr import prng
 from baddr.files.machine import num_cores
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import preset

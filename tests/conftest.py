@@ -11,8 +11,12 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # Compiled code is kept between test processes, and the user's own cache is left alone.
 os.environ.setdefault("BADDR_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "baddr"))
 
-import jax
-from jaxtyping import install_import_hook
+from baddr.fast.compiler import compile_small_loops
+
+compile_small_loops()  # as the command line does
+
+import jax  # noqa: E402
+from jaxtyping import install_import_hook  # noqa: E402
 
 install_import_hook("baddr", "beartype.beartype")
 

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.agent import _if, advance, pack, start
 from baddr.core.particles import one_by_one_in_place
 from baddr.domains import tiger

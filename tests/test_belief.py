@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from baddr.core import filters as filters
-from baddr.core import prng
+from baddr import prng
 from baddr.core.filters import next_episode
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.particles import (

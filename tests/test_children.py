@@ -7,7 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.particles import Particles, uniform_weights
 from baddr.domains import tiger
 from baddr.planners import children

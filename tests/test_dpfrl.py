@@ -30,14 +30,14 @@ from baddr.agents.learners.dpfrl import (
 )
 from baddr.agents.learners.encoders import GridEncoder, OneHotEncoder, make_encoder
 from baddr.cli import main
-from baddr.core import prng
+from baddr import prng
 from baddr.core.pomdp import POMDP
 from baddr.domains import tiger
 from baddr.errors import UserError
 from baddr.lab import catalog
 from baddr.lab.build import build_domain
 from baddr.lab.experiment import preset
-from baddr.settings import DPFRL
+from baddr.agents.learners.settings import DPFRL
 
 B, K, H, X, F = 3, 4, 5, 6, 7  # all different: a wrong axis cannot pass
 TINY = DPFRL(

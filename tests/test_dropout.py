@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.filters import importance_sampling, initial_belief
 from baddr.core.gba_pomdp import GBAPOMDP, rows_that_matter
 from baddr.core.posterior import Rows
@@ -27,7 +27,7 @@ from baddr.posteriors.dropout import (
     unpack,
 )
 from baddr.posteriors.partial import Partial
-from baddr.settings import Network
+from baddr.posteriors.settings import Network
 
 SIZES = (3, 2), 2, (2, 3)  # two state features, two actions, two observation features
 S, A, S_NEXT, O = jnp.array([2, 1]), jnp.int32(1), jnp.array([0, 1]), jnp.array([1, 2])

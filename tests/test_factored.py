@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.filters import importance_sampling, initial_belief, next_episode, rejection_sampling
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.pomdp import POMDP, Dynamics

@@ -30,13 +30,14 @@ RECORD = Path(__file__).parent / "data" / "golden.json"
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 SIZE = "--runs 3 --episodes 3 --chunk-size 2 --seed 7"
-SEARCH = "--planner.num-simulations 32 --filter.num-particles 64 --filter.resample-below 32"
+REJECT = "--planner.num-simulations 32 --filter.num-particles 64"
+SEARCH = f"{REJECT} --filter.resample-below 32"
 NETWORK = "--pretrain.batches 16 --pretrain.max-gap 100 --network.hidden 16"
 LEARNER = "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4"
 COMMANDS = {
     "tiger-baddr": f"tiger {SEARCH} {NETWORK} --pretrain.num-networks 2",
-    "tiger-baddr-many-in-flight": f"tiger {SEARCH} {NETWORK} --planner.lanes 4",
-    "tiger-baddr-rejection": f"tiger {SEARCH} {NETWORK} --filter.kind rejection",
+    "tiger-baddr-many-in-flight": f"tiger {SEARCH} {NETWORK} --planner.in-flight 4",
+    "tiger-baddr-rejection": f"tiger {REJECT} {NETWORK} --filter.kind rejection",
     "tiger-baddr-redrawn-masks": f"tiger {SEARCH} {NETWORK} --network.redraw-masks",
     "tiger-baddr-many-particles": f"tiger {SEARCH} {NETWORK} --filter.num-particles 256 --trace 0",
     "tiger-baddr-weight-after-update": f"tiger {SEARCH} {NETWORK} --filter.weight-after-update",
@@ -49,13 +50,13 @@ COMMANDS = {
     "tiger-a2c": f"tiger --agent a2c {LEARNER}",
     "tiger-random": "tiger --agent random --filter.num-particles 64",
     "factored-tiger-uncertain": f"factored-tiger --agent fba-pomcp {SEARCH} --factored.structure uncertain",
-    "road-racing-baddr": f"road-racing {SEARCH} {NETWORK} --filter.kind rejection",
-    "road-racing-fba-pomcp-sampled": f"road-racing --agent fba-pomcp {SEARCH} --factored.model sampled",
+    "road-racing-baddr": f"road-racing {REJECT} {NETWORK} --filter.kind rejection",
+    "road-racing-fba-pomcp-sampled": f"road-racing --agent fba-pomcp {REJECT} --factored.model sampled",
     "collision-avoidance-baddr": f"collision-avoidance {SEARCH} {NETWORK}",
     "collision-avoidance-ba-pomcp": f"collision-avoidance --agent ba-pomcp {SEARCH}",
-    "gridverse-baddr": f"gridverse {SEARCH} {NETWORK} --filter.num-particles 8",
+    "gridverse-baddr": f"gridverse {REJECT} {NETWORK} --filter.num-particles 8",
     "sysadmin-fba-pomcp": f"sysadmin --agent fba-pomcp {SEARCH}",
-    "sysadmin-ba-pomcp": f"sysadmin --agent ba-pomcp {SEARCH} --filter.kind rejection",
+    "sysadmin-ba-pomcp": f"sysadmin --agent ba-pomcp {REJECT} --filter.kind rejection",
     "machine-ba-pomcp": f"{EXAMPLES / 'machine.pomdp'} --agent ba-pomcp {SEARCH}",
     "maintenance-baddr": f"{EXAMPLES / 'maintenance.py'} {SEARCH} {NETWORK}",
 }
@@ -109,13 +110,13 @@ def without_root_sampling() -> dict[str, Any]:
 
     domain = tiger.make_domain()
     posterior = baddr.Dirichlet(domain.counts, domain.pomdp.state_sizes, domain.pomdp.observation_sizes)
-    gba = baddr.GBAPOMDP(domain.pomdp, posterior, root_sampling=False)
-    filter = baddr.Filter(num_particles=64, resample_below=32.0)
-    agent = baddr.Agent(gba, filter, baddr.Planner(num_simulations=32))
+    gba = baddr.GBAPOMDP(domain.pomdp, posterior)
+    planner = baddr.PoUct(num_simulations=32, root_sampling=False)
+    agent = baddr.Agent(gba, baddr.Importance(num_particles=64, resample_below=32.0), planner)
     runs = baddr.start(jr.split(baddr.key(3), 2), agent, domain.pomdp)
     runs, steps = baddr.advance(runs, agent, domain.pomdp, jnp.int32(2), 8)
-    root = steps.root
-    found = {"a": steps.a, "o": steps.o, "r": steps.r, "Q": root.Q, "N": root.N}
+    plan = steps.plan
+    found = {"a": steps.a, "o": steps.o, "r": steps.r, "Q": plan.Q, "N": plan.N}
     found |= {"log_weights": runs.belief.log_weights, "counts": runs.belief.states.theta.O}
     return {name: np.asarray(jax.device_get(x)) for name, x in found.items()}
 

@@ -15,7 +15,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from baddr import gym
-from baddr.core import prng
+from baddr import prng
 from baddr.core.agent import Agent, advance, start, state_marginals
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.domains import tiger
@@ -23,7 +23,8 @@ from baddr.errors import UserError
 from baddr.gym import Environment, Player, player
 from baddr.lab.catalog import DOMAINS
 from baddr.posteriors import Dirichlet
-from baddr.settings import Filter, Planner
+from baddr.core.filters import Importance, Rejection
+from baddr.planners.po_uct import PoUct
 
 DOMAIN = tiger.make_domain(horizon=4)  # short, so that plans depend on the steps left
 OPEN_LEFT, LISTEN, NULL = 0, 2, 2

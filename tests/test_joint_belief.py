@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from baddr import exact
-from baddr.core import filters, prng
+from baddr import prng
+from baddr.core import filters
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.particles import Particles
 from baddr.domains import tiger

@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.filters import importance_sampling, initial_belief, rejection_sampling
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.particles import Particles, uniform_weights
@@ -20,7 +20,7 @@ from baddr.fast import kernels
 from baddr.posteriors import Frozen
 from baddr.posteriors.dropout import Architecture, Dropout, initial_weights, logits, unpack
 from baddr.posteriors.partial import Partial
-from baddr.settings import Network
+from baddr.posteriors.settings import Network
 
 SIZES = (3, 2), 2, (2, 3)
 PARTICLES = 4

@@ -17,7 +17,7 @@ from scipy.integrate import quad
 from baddr.core import exact
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.pomdp import POMDP, Dynamics, Table
-from baddr.core.prng import categorical
+from baddr.prng import categorical
 from baddr.posteriors import Counts, Dirichlet, Frozen, Posterior
 
 S, A, Z = 3, 2, 2

@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.filters import initial_belief
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.particles import Particles, uniform_weights

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.pomdp import Table
 from baddr.domains import tiger
 from baddr.fast.pretrain import (
@@ -22,7 +22,7 @@ from baddr.fast.pretrain import (
 )
 from baddr.files import cache
 from baddr.posteriors.dropout import Architecture, Dropout
-from baddr.settings import Network, Pretrain
+from baddr.posteriors.settings import Network, Pretrain
 
 POMDP = tiger.make_domain().pomdp
 NETWORK = Network()  # the paper's tiger: raw inputs, 3 layers of 32, dropout .5

@@ -4,7 +4,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 
 
 @pytest.mark.parametrize(

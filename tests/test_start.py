@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from test_agent import world_and_agent
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.agent import advance, start
 from baddr.fast.pretrain import Fit
 from baddr.files.store import Folder

@@ -1,6 +1,6 @@
 """Bayesian reinforcement learning in POMDPs: the GBA-POMDP and its realizations.
 
-Five values:
+Values:
 
 | value                        | what it is                                                             |
 |------------------------------|------------------------------------------------------------------------|
@@ -9,34 +9,18 @@ Five values:
 | `Posterior`                  | a family p(D; theta) with its update U                                 |
 | `GBAPOMDP(pomdp, posterior)` | again a `POMDP`, whose state is (s, theta)                             |
 | `Particles`                  | the belief                                                             |
+| `Importance`, `Rejection`    | filters: (belief, a, o) -> the next belief                             |
+| `PoUct`                      | a planner: belief -> a plan, the values of the actions                 |
+| `Agent`                      | a GBA-POMDP, a filter and a planner                                    |
 
-and four functions: `rejection_sampling` and `importance_sampling` (belief, a, o -> next belief), `search`
-(belief -> the root of a PO-UCT tree), `pretrain` (simulators -> networks), and `advance` (plan, act, update,
-learn; run beside run).
+and three functions: `pretrain` (simulators -> networks), `start` and `advance` (plan, act, update, learn; run
+beside run).
 """
 
 import importlib
-import os
-import sys
 from typing import Any
 
 __version__ = "0.1.0"
-
-# An option of XLA: loops on a CPU that touch few bytes are compiled into one function, with no dispatch
-# between their parts. `table_search` is ten times faster so, and small networks' updates compile sooner.
-SMALL_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
-FEW_BYTES = 16 * 2**20
-
-
-def _compile_small_loops() -> None:
-    """Ask XLA for it, unless it has begun or was told what to do with loops."""
-    begun = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", lambda: False)
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_backend_extra_options" not in flags and not begun():
-        os.environ["XLA_FLAGS"] = f"{flags} --xla_backend_extra_options={SMALL_LOOPS}={FEW_BYTES}".strip()
-
-
-_compile_small_loops()
 
 _HOMES = {
     "POMDP": "core.pomdp",
@@ -57,19 +41,25 @@ _HOMES = {
     "pretrain": "fast.pretrain",
     "Network": "settings",
     "Pretrain": "settings",
-    "rejection_sampling": "core.filters",
-    "importance_sampling": "core.filters",
-    "initial_belief": "core.filters",
-    "next_episode": "core.filters",
-    "search": "planners.po_uct",
+    "Models": "core.models",
+    "Importance": "core.filters",
+    "Rejection": "core.filters",
+    "Filter": "core.filters",
+    "rejection_sampling": "core.belief_update",
+    "importance_sampling": "core.belief_update",
+    "initial_belief": "core.belief_update",
+    "next_episode": "core.belief_update",
+    "Planner": "core.planner",
+    "Plan": "core.planner",
+    "PoUct": "planners.po_uct",
+    "TreeSearch": "planners.tree_search",
     "Agent": "core.agent",
-    "start": "core.agent",
-    "advance": "core.agent",
-    "Planner": "settings",
-    "Filter": "settings",
+    "compile_small_loops": "fast.compiler",
+    "start": "fast.runs",
+    "advance": "fast.runs",
     "load_results": "files.store",
     "run": "lab.run",
-    "key": "core.prng",
+    "key": "prng",
 }
 __all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -13,18 +13,19 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Int, Int64, Key
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.agent import Agent, step_keys
-from baddr.core.filters import Info
+from baddr.core.belief_update import Info
 from baddr.core.particles import Particles
+from baddr.core.planner import best_action
 from baddr.core.pomdp import POMDP, Action, Observation, State
+from baddr.domains.catalog import DOMAINS, entry
 from baddr.domains.domain import Domain
+from baddr.domains.entry import Feature, Names
 from baddr.errors import UserError
 from baddr.files.toml import merge
 from baddr.lab.build import build_agent, build_domain
-from baddr.lab.catalog import DOMAINS, Feature, Names, entry
 from baddr.lab.experiment import preset as preset_of
-from baddr.planners.po_uct import best_action
 
 try:
     import gymnasium
@@ -155,8 +156,8 @@ class Player:
         action = player.act()             # plan
         player.observe(observation, terminated, truncated)   # learn
 
-    With equal seeds and observations it lives the life of run 0 of `baddr run --planner.lanes 1`, whose
-    random numbers it shares. (Without that flag, a run among few may have more lanes.)
+    With equal seeds and observations it lives the life of run 0 of `baddr run --planner.in-flight 1`, whose
+    random numbers it shares. (Without that flag, a run among few may have more simulations in flight.)
     """
 
     def __init__(self, agent: Agent, seed: int = 0):

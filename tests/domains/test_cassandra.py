@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.agent import Agent, advance, start, state_marginals
 from baddr.core.exact import (
     DirichletTables,
@@ -34,7 +34,8 @@ from baddr.domains.cassandra.settings import CassandraSettings
 from baddr.domains.finite import dirichlet
 from baddr.errors import UserError
 from baddr.posteriors import Dirichlet, Known
-from baddr.settings import Filter, Planner
+from baddr.core.filters import Importance, Rejection
+from baddr.planners.po_uct import PoUct
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.agent import advance, start
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.particles import Particles
@@ -25,7 +25,7 @@ from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import preset
 from baddr.posteriors import Architecture, Dropout, Posterior
 from baddr.posteriors.dropout import initial_weights
-from baddr.settings import Network
+from baddr.posteriors.settings import Network
 
 DOMAIN = collision_avoidance.make_domain()
 TRUTH = (0.25, 0.5, 0.25)

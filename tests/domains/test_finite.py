@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.exact import DirichletTables, expectimax, tabulate
 from baddr.domains import check, from_tables, tiger
 from baddr.domains.finite import Prior

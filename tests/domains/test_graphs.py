@@ -10,7 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.pomdp import Table
 from baddr.domains import collision_avoidance, factored_tiger, road_racing, sysadmin, tiger
 from baddr.domains.road_racing.settings import RoadRacingSettings
@@ -21,7 +21,6 @@ from baddr.lab.build import build_posterior
 from baddr.lab.experiment import preset
 from baddr.posteriors import Factored
 from baddr.posteriors.factored import expected_dynamics, num_counts
-from baddr.settings import Factored as Settings
 
 LISTEN = 2
 

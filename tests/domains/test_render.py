@@ -12,7 +12,7 @@ from PIL import Image
 
 import baddr
 from baddr.cli import main
-from baddr.core import prng
+from baddr import prng
 from baddr.domains import catalog
 from baddr.domains.gridverse.settings import GridverseSettings
 from baddr.domains.render import FORMATS, Renderer, Scene, plain_names, render_episode, scenes_of, text_frame

@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.agent import advance, start
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.particles import Particles
@@ -22,7 +22,7 @@ from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import preset
 from baddr.posteriors import Architecture, Dirichlet, Dropout, Posterior
 from baddr.posteriors.dropout import initial_weights
-from baddr.settings import Network
+from baddr.posteriors.settings import Network
 
 DOMAIN = road_racing.make_domain()
 

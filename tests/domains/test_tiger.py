@@ -8,7 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.pomdp import feature_vector, flat_index
 from baddr.domains import tiger
 

@@ -1,1 +1,13 @@
-"""Agents: one file each."""
+"""Agents: one file each, and one line here. Needs no JAX."""
+
+AGENTS = {
+    "baddr": "baddr.agents.baddr:BADDr",
+    "filtering": "baddr.agents.filtering:Filtering",
+    "ba-pomcp": "baddr.agents.ba_pomcp:BaPomcp",
+    "fba-pomcp": "baddr.agents.fba_pomcp:FbaPomcp",
+    "pomcp": "baddr.agents.pomcp:Pomcp",
+    "dpfrl": "baddr.agents.dpfrl:Dpfrl",
+    "a2c": "baddr.agents.a2c:A2c",
+    "random": "baddr.agents.random:Random",
+    "own": "baddr.agents.own:Own",
+}

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from baddr.agents import AGENTS
+from baddr.agents.kinds import agent_class
 from baddr.errors import UserError
 
 # What a domain may lack: how a user provides it, and where to read on.
@@ -12,17 +14,6 @@ PROVIDED = {
     "expected_simulator": ("an expected model", "Domain(expected_simulator=...)", "docs/own-domain.md"),
     "sample_simulator": ("simulators", "Domain(sample_simulator=...)", "docs/own-domain.md"),
 }
-NEEDS = {
-    "baddr": "expected_simulator",
-    "filtering": "expected_simulator",
-    "ba-pomcp": "counts",
-    "fba-pomcp": "graphs",
-    "pomcp": None,
-    "dpfrl": None,
-    "a2c": None,
-    "random": None,
-}
-WITH_A_BELIEF = ("baddr", "filtering", "ba-pomcp", "fba-pomcp", "pomcp")
 
 
 def has(domain: Any, need: str | None) -> bool:
@@ -33,7 +24,8 @@ def has(domain: Any, need: str | None) -> bool:
 def lacks(domain: Any, agent: str, need: str, because: str = "") -> UserError:
     """The domain has not got what the agent needs: who can act in it, and how to provide it."""
     what, how, page = PROVIDED[need]
-    others = [name for name, other in NEEDS.items() if other != NEEDS[agent] and has(domain, other)]
+    found = {name: agent_class(name).needs for name in AGENTS if name != "own"}
+    others = [name for name, other in found.items() if other != found[agent] and has(domain, other)]
     why = f" ({because})" if because else ""
     return UserError(
         f"Agent {agent} needs {what}, and this domain has none{why}: use --agent {listed(others)}, "
@@ -41,15 +33,19 @@ def lacks(domain: Any, agent: str, need: str, because: str = "") -> UserError:
     )
 
 
+def with_a_planner() -> list[str]:
+    return [name for name in AGENTS if name != "own" and "planner" in agent_class(name)().groups()]
+
+
 def keeps_no_belief(agent: str) -> UserError:
     return UserError(
         f"Agent {agent} learns a policy: it keeps no belief and does not plan. "
-        f"Use --agent {listed(WITH_A_BELIEF)}."
+        f"Use --agent {listed(with_a_planner())}."
     )
 
 
 def does_not_plan(agent: str) -> UserError:
-    return UserError(f"Agent {agent} does not plan. Use --agent {listed(WITH_A_BELIEF)}.")
+    return UserError(f"Agent {agent} does not plan. Use --agent {listed(with_a_planner())}.")
 
 
 def listed(names: Sequence[str]) -> str:

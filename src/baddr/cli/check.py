@@ -6,8 +6,9 @@ from typing import Generic, TypeVar
 
 from baddr.cli.options import Debug, Device
 from baddr.cli.parse import check_same_file, domain_first, parse
+from baddr.domains.catalog import entry as entry_of
+from baddr.domains.catalog import short_name
 from baddr.errors import UserError
-from baddr.lab import catalog
 
 E = TypeVar("E")
 
@@ -31,7 +32,7 @@ class Check(Generic[E]):
 
 def main(arguments: Sequence[str]) -> int:
     name, flags = domain_first("check", arguments)
-    entry = catalog.entry(name)
+    entry = entry_of(name)
     kind = Check[type(entry.settings)]  # type: ignore[misc]
     options = parse(kind, f"check {name}", flags, Check(entry.settings))
     check_same_file(name, entry.settings, options.domain)
@@ -46,9 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     domain = entry.make_domain(options.domain)
     problems = check.problems(domain)
     for problem in problems:
-        print(f"{catalog.short_name(name)}: {problem}.")
+        print(f"{short_name(name)}: {problem}.")
     if not problems:
-        print(f"{catalog.short_name(name)} is fine. Checked:")
+        print(f"{short_name(name)} is fine. Checked:")
         for line in check.checked(domain):
             print(f"  {line}")
     return 1 if problems else 0

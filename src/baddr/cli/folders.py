@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from baddr.domains.catalog import short_name
 from baddr.errors import ClusterError, StorageError
 from baddr.files.store import Folder
 from baddr.files.toml import read_toml
-from baddr.lab import catalog
-from baddr.lab.experiment import Experiment
+from baddr.lab.experiment import AnyExperiment
 
 
 def numbered(stem: str) -> Path:
@@ -20,9 +20,9 @@ def numbered(stem: str) -> Path:
     return Path("results") / f"{stem}-{number}"
 
 
-def stem_of(experiment: Experiment[Any]) -> str:
+def stem_of(experiment: AnyExperiment) -> str:
     """DOMAIN-AGENT."""
-    return f"{catalog.short_name(experiment.name).replace(':', '-')}-{experiment.agent}"
+    return f"{short_name(experiment.name).replace(':', '-')}-{experiment.agent}"
 
 
 def config_of(folder: Folder) -> dict[str, Any]:

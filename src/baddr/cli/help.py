@@ -16,6 +16,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from tyro.conf import Positional
 
+from baddr.agents import AGENTS
+from baddr.agents.kinds import KINDS, agent_class, kind_of
+
 # Each command: what it takes and what it does. Its file is named after it, and has `main(arguments)`.
 COMMANDS = {
     "run": ("DOMAIN", "learn and act for some runs and episodes; save results and a learning curve"),
@@ -37,19 +40,6 @@ WORDS = {int: "N", float: "X", str: "TEXT", Path: "FILE"}  # and otherwise for o
 TITLES = {"where": "where runs are computed"}  # of sections, where the name alone says too little
 _POSITIONAL = Positional[int].__metadata__[0]  # type: ignore[attr-defined]
 
-# The settings that each agent uses: `--help` shows no others.
-NETWORKS = ("planner", "filter", "network", "pretrain")
-USED = {
-    "baddr": NETWORKS,
-    "filtering": NETWORKS,
-    "ba-pomcp": ("planner", "filter"),
-    "fba-pomcp": ("planner", "filter", "factored"),
-    "pomcp": ("planner", "filter"),
-    "dpfrl": ("dpfrl",),
-    "a2c": ("dpfrl",),
-    "random": ("filter",),
-}
-SETTINGS = ("planner", "filter", "network", "pretrain", "factored", "dpfrl")
 NO_RUNS = ("--runs", "--episodes", "--chunk-size", "--keep-beliefs", "--trace")  # where nothing is run
 
 OVERVIEW = """\
@@ -78,17 +68,26 @@ def overview() -> str:
     return OVERVIEW.format(commands="\n".join(lines))
 
 
-def agent_help(kind: type, default: Any) -> str:
-    """A command's options with only the settings that the experiment's agent uses."""
+def agent_help(kind: type, default: Any, everything: bool = False) -> str:
+    """A command's options with the settings that the experiment's agent has, or with those of all agents."""
     experiment = default.experiment
-    others = [name for name in SETTINGS if name not in USED.get(experiment.agent, SETTINGS)]
     note = (
         f"Defaults in brackets are those of agent {experiment.agent} on {experiment.domain.name}, preset "
-        f"{experiment.preset}. Not shown are the settings that this agent does not use "
-        f"({', '.join(others)}): --help-all shows them, --agent NAME --help those of another agent."
+        f"{experiment.preset}. --agent NAME --help shows the settings of another agent, --help-all those "
+        "of all."
     )
     unused = NO_RUNS if kind.__name__ in ("Belief", "Plan") else ()
-    return command_help(kind, default, [*others, *unused], note)
+    return command_help(kind, default, unused, note, [*other_groups(experiment)] if everything else ())
+
+
+def other_groups(experiment: Any) -> Iterator[tuple[str, Any]]:
+    """The groups of settings that other agents have, each once."""
+    told = {*experiment.settings.groups()}
+    for name in AGENTS:
+        for group, values in agent_class(name)().groups().items():
+            if group not in told and is_dataclass(values) and fields(values):
+                told.add(group)
+                yield group, values
 
 
 class Option(NamedTuple):
@@ -99,16 +98,23 @@ class Option(NamedTuple):
     says: str
 
 
-def command_help(kind: type, default: Any, hidden: Collection[str] = (), note: str = "") -> str:
+def command_help(
+    kind: type,
+    default: Any,
+    hidden: Collection[str] = (),
+    note: str = "",
+    others: Sequence[tuple[str, Any]] = (),
+) -> str:
     """Usage, what the command does, and its options by section; `hidden` sections and flags are left out.
 
-    `kind` is the command's dataclass, and `default` one of its values (or None).
+    `kind` is the command's dataclass, and `default` one of its values (or None). `others` are further groups.
     """
     name = kind.__module__.rpartition(".")[2]
     about, _, examples = (inspect.getdoc(kind) or "").partition("\nexamples:\n")
     usage = f"usage: baddr {name} {COMMANDS[name][0]}".rstrip() + " [options]"
     lines = [usage, "", *_paragraphs(about), "", "examples:", *examples.splitlines()]
     shown = [o for o in list_options(kind, default) if not {o.section, o.flag.split()[0]} & {*hidden}]
+    shown += [option for name, group in others for option in _walk(type(group), group, f"{name}.", name)]
     for section, options in itertools.groupby(shown, lambda option: option.section):
         lines += ["", f"{TITLES.get(section, section)}:", *itertools.chain(*map(_option_lines, options))]
     lines += ["", *_paragraphs(note)] if note else []
@@ -134,6 +140,8 @@ def _walk(kind: type, value: Any, prefix: str, section: str) -> Iterator[Option]
         extras = hint.__metadata__ if get_origin(hint) is Annotated else ()
         if is_dataclass(here):
             flat = _said(extras, "name") == ""
+            if field.name in KINDS and not flat:
+                yield _kind_option(field.name, here)
             yield from _walk(type(here), here, prefix if flat else f"{prefix}{field.name}.", field.name)
         else:
             says = _said(extras, "help") or _docs(kind).get(field.name, "")
@@ -143,6 +151,13 @@ def _walk(kind: type, value: Any, prefix: str, section: str) -> Iterator[Option]
             else:
                 flag = _flag(prefix, field.name.replace("_", "-"), form, here)
                 yield Option(section, flag, f"{says}{_shown(here)}".strip())
+
+
+def _kind_option(group: str, value: Any) -> Option:
+    """The flag that chooses between kinds of a group."""
+    names = [*KINDS[group], "FILE.py:NAME"]
+    flag = "--posterior FILE.py:NAME" if group == "posterior" else f"--{group}.kind KIND"
+    return Option(group, flag, f"Which {group}: {' or '.join(names)}. [{kind_of(group, value)}]")
 
 
 def _said(extras: Sequence[Any], what: str) -> str | None:

@@ -5,29 +5,31 @@ from pathlib import Path
 from typing import Any
 
 from baddr.errors import UserError
-from baddr.lab import catalog
-from baddr.lab.experiment import Experiment
+from baddr.lab.experiment import AnyExperiment
 
 
-def with_setting(experiment: Experiment[Any], group: str, setting: str, value: int | None) -> Experiment[Any]:
+def with_setting(experiment: AnyExperiment, group: str, setting: str, value: int | None) -> AnyExperiment:
     """The experiment with one setting changed, where a value is given."""
     if value is None:
         return experiment
-    return replace(experiment, **{group: replace(getattr(experiment, group), **{setting: value})})
+    values = experiment.settings.groups().get(group)
+    if not hasattr(values, setting):
+        flag = f"--{group}.{setting.replace('_', '-')}"
+        raise UserError(f"Agent {experiment.agent} has no {flag}; choose another with --agent.")
+    return experiment.changed(**{group: replace(values, **{setting: value})})
 
 
-def after_history(experiment: Experiment[Any], history: Path | None, device: str) -> Any:
+def after_history(experiment: AnyExperiment, history: Path | None, device: str) -> Any:
     """The key for what follows, the agent, the domain, and the belief after the history."""
     if history is None:
         raise UserError("Give the history with --history FILE.")
-    catalog.nearest("agent", experiment.agent, catalog.AGENTS)
     experiment.check()
     from baddr.lab.device import prepare
 
     prepare(device)
     import jax.random as jr
 
-    from baddr.core import prng
+    from baddr import prng
     from baddr.lab import build
     from baddr.lab.history import read, replay
 

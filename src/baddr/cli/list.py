@@ -30,7 +30,10 @@ class List:
 
 def main(arguments: Sequence[str]) -> int:
     options: List = parse(List, "list", arguments)
-    listing = catalog.listing()
+    from baddr.paper.figures import FIGURES
+
+    figures = {name: figure.title for name, figure in FIGURES.items()}
+    listing: dict[str, Any] = {**catalog.listing(), "figures": figures}
     if options.json:
         print(json.dumps(listing, indent=2))
         return 0

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from baddr.cli.help import COMMANDS, HELP, overview
-from baddr.errors import UserError
-from baddr.lab.catalog import nearest
+from baddr.errors import UserError, nearest
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

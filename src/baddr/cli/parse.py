@@ -5,17 +5,18 @@ import io
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_origin
 
 import tyro
 
+from baddr.agents.kinds import with_kind
 from baddr.cli.help import HELP, agent_help, command_help
+from baddr.domains.catalog import DOMAINS, entry, is_python
 from baddr.errors import UserError
 from baddr.files.toml import merge, read_toml
-from baddr.lab import catalog
-from baddr.lab.experiment import Experiment, from_toml, preset
+from baddr.lab.experiment import AnyExperiment, experiment_type, from_toml, kinds_in, preset
 
 E = TypeVar("E")
 
@@ -74,22 +75,49 @@ def parse_with_domain(
     name, flags = domain_first(command, arguments)
     config = flag_value(flags, "config", "")
     domain = _domain_settings(command, name, flags, config)
-    agent, sizes = flag_value(flags, "agent", "baddr"), flag_value(flags, "preset", "quick")
-    start = preset(name, agent, sizes, domain)
+    start, flags = _start(name, flags, config, domain)
+    if asks_for_help(flags):
+        print(agent_help(options, default(start), everything="--help-all" in flags), end="")
+        sys.exit(0)
+    return parse(options[experiment_type(start)], f"{command} {name}", flags, default(start))
+
+
+def _start(name: str, flags: Sequence[str], config: str, domain: Any) -> tuple[AnyExperiment, Sequence[str]]:
+    """What flags change: the preset of the agent, with the kinds of planner, filter and posterior that are
+    asked for, and the config file's values. And the flags that are left."""
+    values = read_toml(Path(config)) if config else {}
+    kinds, flags = _kinds(flags)
+    agent = flag_value(flags, "agent", values.get("agent", "own" if "posterior" in kinds else "baddr"))
+    if any(".py:" in kind for kind in [*kinds.values(), *kinds_in(values).values()]):
+        prepare_for("own.py", flag_value(flags, "device", "auto"))
+    start = preset(name, agent, flag_value(flags, "preset", values.get("preset", "quick")), domain)
     if config:
         start = from_toml(Path(config), start)
-    if asks_for_help(flags) and "--help-all" not in flags:
-        print(agent_help(options, default(start)), end="")
-        sys.exit(0)
-    kind = options[Experiment[type(start.domain)]]  # type: ignore[misc]
-    return parse(kind, f"{command} {name}", flags, default(start))
+    for group, kind in kinds.items():
+        start = replace(start, settings=with_kind(start.settings, group, kind))
+    return start, flags
+
+
+def _kinds(flags: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
+    """The kinds that --planner.kind, --filter.kind and --posterior name, and the other flags."""
+    names = {"--planner.kind": "planner", "--filter.kind": "filter", "--posterior": "posterior"}
+    kinds, others, words = {}, [], iter(flags)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag not in names:
+            others.append(word)
+        elif not (value := value if equals else next(words, "")):
+            raise UserError(f"{flag} needs a value.")
+        else:
+            kinds[names[flag]] = value
+    return kinds, others
 
 
 def domain_first(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
     """DOMAIN and the flags after it; `--help` alone is answered for tiger."""
     if not arguments or arguments[0].startswith("-"):
         if not asks_for_help(arguments):
-            known = ", ".join(catalog.DOMAINS)
+            known = ", ".join(DOMAINS)
             raise UserError(
                 f"Name a domain first: `baddr {command} DOMAIN ...`; known: {known}; or a file (.pomdp, .py)."
             )
@@ -101,7 +129,7 @@ def domain_first(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[
 
 def prepare_for(name: str, device: str) -> None:
     """A user's own file imports JAX, and may use it at once: its device is chosen before."""
-    if catalog.is_python(name):
+    if is_python(name):
         from baddr.lab.device import prepare
 
         prepare(device)
@@ -114,7 +142,7 @@ class _Domain(Generic[E]):
 
 def _domain_settings(command: str, name: str, flags: Sequence[str], config: str) -> Any:
     """The domain's settings before the rest is parsed: a preset depends on the domain's size."""
-    settings = start = catalog.entry(name).settings
+    settings = start = entry(name).settings
     if config:
         table = {name: value for name, value in read_toml(Path(config)).items() if name == "domain"}
         settings = merge(_Domain(settings), table, config).domain

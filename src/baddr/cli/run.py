@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from baddr.cli.folders import interruptible, numbered, stem_of
 from baddr.cli.options import Config, Debug, DryRun, Flat, Out, Track, Watch, Where, engine_of
 from baddr.cli.parse import parse_with_domain
 from baddr.cli.progress import followed
 from baddr.cli.summary import describe_plan, finish
+from baddr.domains.catalog import entry
 from baddr.files.store import Folder
-from baddr.lab import catalog
-from baddr.lab.experiment import Experiment
+from baddr.lab.experiment import AnyExperiment
 
 E = TypeVar("E")
 
@@ -43,8 +43,7 @@ class Run(Generic[E]):
 
 def main(arguments: Sequence[str]) -> int:
     options = parse_with_domain(Run, "run", arguments, Run)
-    experiment: Experiment[Any] = options.experiment
-    catalog.nearest("agent", experiment.agent, catalog.AGENTS)
+    experiment: AnyExperiment = options.experiment
     if options.render is not None:
         from baddr.domains.render import check_path
 
@@ -70,10 +69,10 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def _render(experiment: Experiment[Any], folder: Folder, path: Path) -> None:
+def _render(experiment: AnyExperiment, folder: Folder, path: Path) -> None:
     from baddr.domains.render import render_episode
     from baddr.lab.build import build_domain
 
-    names = catalog.entry(experiment.name).names(experiment.domain)
+    names = entry(experiment.name).names(experiment.domain)
     render_episode(folder.path / "trace.jsonl", build_domain(experiment), names, path)
     print(f"  last episode of run {experiment.trace}: {path}")

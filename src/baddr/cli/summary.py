@@ -4,10 +4,10 @@ import sys
 from typing import Any
 
 from baddr.files.store import Folder, load_results
-from baddr.lab.experiment import Experiment
+from baddr.lab.experiment import AnyExperiment
 
 
-def describe_plan(experiment: Experiment[Any], estimate: dict[str, Any]) -> str:
+def describe_plan(experiment: AnyExperiment, estimate: dict[str, Any]) -> str:
     """What `--dry-run` prints."""
     minutes = estimate["seconds"] / 60
     return (
@@ -30,7 +30,7 @@ def _describe_cluster(estimate: dict[str, Any]) -> str:
     )
 
 
-def finish(experiment: Experiment[Any], folder: Folder, failures: list[Any]) -> int:
+def finish(experiment: AnyExperiment, folder: Folder, failures: list[Any]) -> int:
     """The pictures and the summary; the exit code."""
     from baddr.lab.plots import plot_belief, plot_curves, plot_histograms
 
@@ -50,7 +50,7 @@ def finish(experiment: Experiment[Any], folder: Folder, failures: list[Any]) -> 
     return 3 if failures else 0
 
 
-def summary(experiment: Experiment[Any], folder: Folder, results: dict[str, Any]) -> str:
+def summary(experiment: AnyExperiment, folder: Folder, results: dict[str, Any]) -> str:
     """One screen about the results."""
     from baddr.lab.statistics import mean_interval, per_run
 

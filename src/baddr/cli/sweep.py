@@ -13,7 +13,6 @@ from baddr.cli.options import Config, Debug, Device, DryRun, Flat, Level, Out
 from baddr.cli.parse import parse_with_domain
 from baddr.cli.summary import describe_plan, finish
 from baddr.errors import UserError
-from baddr.lab import catalog
 from baddr.lab.progress import progress
 
 E = TypeVar("E")
@@ -71,7 +70,6 @@ def _parts(root: Path, over: Sequence[str], arguments: Sequence[str]) -> list[An
     for combination in sweep.combinations(values):
         words = [*arguments, *sweep.flags(combination)]
         experiment = parse_with_domain(Sweep, "sweep", words, Sweep).experiment
-        catalog.nearest("agent", experiment.agent, catalog.AGENTS)
         parts.append(sweep.make_part(root, combination, experiment))
     return parts
 

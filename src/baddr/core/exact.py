@@ -22,8 +22,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Int32, Key, PyTree
 
 from baddr.core.pomdp import POMDP, Dynamics, all_vectors
-from baddr.core.prng import key as prng_key
-from baddr.posteriors import Posterior
+from baddr.core.posterior import Posterior, sample
+from baddr.prng import key as prng_key
 
 Theta = Any  # hashable
 Weights = Float64[np.ndarray, " S"]  # of the states
@@ -199,7 +199,7 @@ class Tabulated(TabularPosterior):
 
         @jax.jit
         def table(k: Array, t: Array, value: PyTree) -> Float[Array, "S A S Z"]:
-            return _dynamics_table(posterior.sample(key_at(k, t)[0], value), pomdp)
+            return _dynamics_table(sample(posterior, key_at(k, t)[0], value), pomdp)
 
         @jax.jit
         def update(k: Array, t: Array, value: PyTree, x: tuple[Array, Array, Array, Array]) -> PyTree:

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key
 
-from baddr.core.particles import Particles
-from baddr.core.prng import categorical
+from baddr.prng import categorical
 
 State = Int[Array, " state_features"]
 Action = Int[Array, ""]
@@ -36,6 +34,15 @@ def feature_vector(index: Int[Array, ""], sizes: Sequence[int]) -> Int[Array, " 
 def all_vectors(sizes: Sequence[int]) -> Int[np.ndarray, "values features"]:
     """All feature vectors by rank: numbers that are known before anything is compiled."""
     return np.stack(np.unravel_index(np.arange(math.prod(sizes)), sizes), axis=1).astype(np.int32)
+
+
+class Transition(NamedTuple):
+    """(s, a, s', o): what D draws and U learns from."""
+
+    s: Int[Array, "*n state_features"]
+    a: Int[Array, "*_"]
+    s_next: Int[Array, "*n state_features"]
+    o: Int[Array, "*_ observation_features"]
 
 
 class Dynamics(eqx.Module):
@@ -107,21 +114,6 @@ class Table(SplitDynamics):
         return jnp.log(row[flat_index(o, self.observation_sizes)]) - jnp.log(jnp.sum(row))
 
 
-class Tables(NamedTuple):
-    """D of some simulations of each run at the inputs that matter, and the rest of the POMDP as tables.
-
-    T and O are cumulative probabilities without the last one, which is 1; `row_T` and `row_O` number their
-    rows, -1 where the outcome does not matter. All simulations of a run may share one table.
-    """
-
-    T: Float[Array, "runs tables T_rows _"]
-    O: Float[Array, "runs tables O_rows _"]
-    row_T: Int[np.ndarray, "S A"]
-    row_O: Int[np.ndarray, "S A S"]
-    reward: Float[Array, "S A S"]
-    is_terminal: Bool[Array, "S A S"]
-
-
 class POMDP(eqx.Module):
     """The tuple (S, A, O, D, R, gamma, K, p_s0).
 
@@ -159,27 +151,6 @@ class POMDP(eqx.Module):
     def with_dynamics(self, D: Dynamics) -> "POMDP":
         """The member of this family of POMDPs (Def. 1) whose dynamics are D."""
         return eqx.tree_at(lambda pomdp: pomdp.dynamics, self, D)
-
-    def sample_roots(self, key: Key[Array, ""], belief: Particles, n: int) -> tuple[Any, PyTree]:
-        """Where n simulations start: states of the belief, and what else was drawn for each."""
-        return belief.at(jax.vmap(belief.sample)(jr.split(key, n))), ()
-
-    def prepare(self, belief: Particles, draws: PyTree) -> PyTree:
-        """The draws of all runs' simulations, with what is worth computing for them before the search."""
-        return draws
-
-    def root_pomdp(self, belief: Particles, draw: PyTree) -> "POMDP":
-        """The POMDP that the simulation with this `draw` runs in."""
-        return self
-
-    @property
-    def has_tables(self) -> bool:
-        """Whether `tables` gives some."""
-        return False
-
-    def tables(self, belief: Particles, draws: PyTree) -> Tables | None:
-        """What the simulations of each run with these draws can see, where that is little."""
-        return None
 
     @property
     def num_states(self) -> int:

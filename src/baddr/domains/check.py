@@ -16,8 +16,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from baddr.core import prng
-from baddr.core.filters import initial_belief
+from baddr import prng
+from baddr.core.belief_update import initial_belief
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.pomdp import POMDP, Dynamics, SplitDynamics
 from baddr.domains.domain import Domain
@@ -26,7 +26,7 @@ from baddr.domains.tables import every_vector
 from baddr.errors import UserError
 from baddr.posteriors import Architecture, Dirichlet, Dropout, Factored, Partial, Posterior
 from baddr.posteriors.dropout import initial_weights
-from baddr.settings import Network
+from baddr.posteriors.settings import Network
 
 SEED = 0
 WALKERS, STEPS = 64, 64  # of the random walks

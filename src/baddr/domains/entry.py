@@ -1,12 +1,14 @@
 """What the command line must know of a domain before it is made. Needs no JAX."""
 
 import importlib
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from baddr.settings import DPFRL, Filter, Network, Planner, Pretrain
+from baddr.core.filters import Importance
+from baddr.planners.po_uct import PoUct
+from baddr.posteriors.settings import Network, Pretrain
 
 Feature = tuple[str, tuple[str, ...]]  # a feature's name and the names of its values
 
@@ -38,12 +40,27 @@ class Preset:
 
     runs: int
     episodes: int
-    planner: Planner
-    filter: Filter
-    network: Network
-    pretrain: Pretrain
-    domain: dict[str, Any] = field(default_factory=dict)  # settings of the domain that belong to the preset
-    dpfrl: DPFRL = field(default_factory=DPFRL)
+    # Settings of agents, by group: a value, or what differs from the agent's own. An agent takes those it
+    # has.
+    groups: Mapping[str, Any]
+    # Settings of the domain that belong to the preset
+    domain: Mapping[str, Any] = field(default_factory=dict)
+
+    def changed(self, runs: int, episodes: int, **groups: Any) -> "Preset":
+        """For so many runs and episodes, with other settings in some groups: `pretrain={"batches": 512}`."""
+        new = {name: replace(self.groups[name], **changes) for name, changes in groups.items()}
+        return replace(self, runs=runs, episodes=episodes, groups={**self.groups, **new})
+
+
+def learners(
+    episodes: int = 20_000, domain: Mapping[str, Any] | None = None, **dpfrl: Any
+) -> dict[str, Preset]:
+    """The presets of agents that learn a policy: the best of the paper's sweep, and how many episodes it
+    takes. How many runs the paper averages is not said."""
+    return {
+        "quick/learner": Preset(2, 2_000, {"dpfrl": dpfrl}),
+        "paper/learner": Preset(10, episodes, {"dpfrl": dpfrl}, domain or {}),
+    }
 
 
 def file_presets(exploration: float) -> dict[str, Preset]:
@@ -51,16 +68,14 @@ def file_presets(exploration: float) -> dict[str, Preset]:
     sizes = Preset(
         runs=16,
         episodes=20,
-        planner=Planner(num_simulations=1024, exploration=exploration, depth=20),
-        filter=Filter(kind="importance", num_particles=1024, resample_below=128.0),
-        network=Network(hidden=32, dropout=0.1, inputs="onehot", learning_rate=0.005),
-        pretrain=Pretrain(batches=4096, batch_size=64, learning_rate=0.005, optimizer="adam"),
+        groups={
+            "planner": PoUct(num_simulations=1024, exploration=exploration, depth=20),
+            "filter": Importance(num_particles=1024, resample_below=128.0),
+            "network": Network(hidden=32, dropout=0.1, inputs="onehot", learning_rate=0.005),
+            "pretrain": Pretrain(batches=4096, batch_size=64, learning_rate=0.005, optimizer="adam"),
+        },
     )
-    return {"quick": sizes, "paper": sizes}
-
-
-def dpfrl_default(settings: Any) -> tuple[DPFRL, int]:
-    return DPFRL(), 20_000
+    return {"quick": sizes, "paper": sizes, **learners()}
 
 
 @dataclass(frozen=True)
@@ -70,9 +85,8 @@ class Entry:
     summary: str
     settings: Any  # a frozen dataclass with a `name` and `problems()`: flags, and lines of config.toml
     names: Callable[[Any], Names]
-    presets: Callable[[Any], dict[str, Preset]]  # for a size of the domain; NAME/network: see `lab.catalog`
+    presets: Callable[[Any], dict[str, Preset]]  # for a size of the domain; NAME/VARIANT is for some agents
     make_domain: Callable[[Any], Any]  # the `Domain` with these settings; imports JAX
-    dpfrl: Callable[[Any], tuple[DPFRL, int]] = dpfrl_default  # the best of the paper's sweep; episodes
     source: Path | None = None  # the Python file of a user's own domain
 
 

@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Key
 
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
-from baddr.core.prng import categorical
 from baddr.domains.domain import Domain
 from baddr.domains.entry import Names
 from baddr.domains.tables import KNOWN
 from baddr.errors import UserError
 from baddr.posteriors import Counts
+from baddr.prng import categorical
 from baddr.settings import wrong
 
 TOLERANCE = 1e-5  # of a row's sum; rows are then divided by it

@@ -10,7 +10,7 @@ import inspect
 import sys
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, field, make_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
@@ -23,15 +23,20 @@ PLAIN = (bool, int, float, str)
 
 def own_entry(name: str) -> Entry:
     """The entry of FILE.py:FUNCTION; FUNCTION is make_domain where it is not named."""
-    file, _, function = name.partition(".py:") if ".py:" in name else (name.removesuffix(".py"), "", "")
+    path, function, source = read_source(name)
+    return _entry(path, function or "make_domain", source)
+
+
+def read_source(name: str) -> tuple[Path, str, bytes]:
+    """The absolute path, the NAME (may be empty) and the content of FILE.py:NAME."""
+    file, _, thing = name.partition(".py:") if ".py:" in name else (name.removesuffix(".py"), "", "")
     path = Path(f"{file}.py").absolute()
     try:
-        source = path.read_bytes()
+        return path, thing, path.read_bytes()
     except FileNotFoundError:
         raise UserError(f"There is no file {file}.py.") from None
     except OSError as error:
         raise UserError(f"Cannot read {file}.py: {error.strerror}.") from error
-    return _entry(path, function or "make_domain", source)
 
 
 @functools.cache  # the same settings class for the same content: experiments with it are then equal
@@ -54,7 +59,7 @@ def _entry(path: Path, name: str, source: bytes) -> Entry:
 
     return Entry(
         summary=(inspect.getdoc(function) or path.name).splitlines()[0],
-        settings=_settings(path, name, function)(),
+        settings=settings_class(path, name, function)(),
         names=lambda settings: names_of(well_formed(settings)),
         presets=lambda settings: presets_of(well_formed(settings)),
         make_domain=make_domain,
@@ -71,7 +76,7 @@ def _made(path: Path, function: Callable[..., Any], settings: Any) -> Any:
     except UserError:
         raise
     except Exception as error:
-        raise UserError(_told(error, path, f"{function.__name__}() raised")) from error
+        raise UserError(told(error, path, f"{function.__name__}() raised")) from error
     if not isinstance(domain, Domain):
         kind = type(domain).__name__
         raise UserError(
@@ -91,11 +96,11 @@ def load(path: Path, source: bytes) -> types.ModuleType:
         exec(compile(source, str(path), "exec"), module.__dict__)
     except Exception as error:
         del sys.modules[module.__name__]
-        raise UserError(_told(error, path, "importing it raised")) from error
+        raise UserError(told(error, path, "importing it raised")) from error
     return module
 
 
-def _told(error: Exception, path: Path, what: str) -> str:
+def told(error: Exception, path: Path, what: str) -> str:
     """An exception as one sentence with the last line of the file that it passed."""
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
@@ -108,15 +113,16 @@ def _told(error: Exception, path: Path, what: str) -> str:
     return f"{where}: {what} {type(error).__name__}: {message.rstrip('.')}."
 
 
-def _settings(path: Path, name: str, function: Callable[..., Any]) -> type:
-    """The frozen dataclass of a function's keyword arguments that have plain defaults."""
+def settings_class(path: Path, name: str, function: Callable[..., Any], but: Sequence[str] = ()) -> type:
+    """The frozen dataclass of a function's keyword arguments that have plain defaults; `but` some, which are
+    given otherwise."""
     try:
         hints = get_type_hints(function)
     except Exception:  # an annotation that names nothing: the defaults say enough
         hints = {}
     chosen = []
     for argument in inspect.signature(function).parameters.values():
-        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD):
+        if argument.kind in (argument.VAR_POSITIONAL, argument.VAR_KEYWORD) or argument.name in but:
             continue
         if argument.default is argument.empty or argument.kind == argument.POSITIONAL_ONLY:
             raise UserError(

@@ -10,7 +10,6 @@ their own, but each weight is read once for all of them.
 """
 
 from functools import cache, partial
-from importlib.util import find_spec
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -90,11 +89,6 @@ class Outputs(NamedTuple):
     Y: Float[Array, "*n m outputs"]
     H1: Float[Array, "*n m hidden"]
     H2: Float[Array, "*n m hidden"]
-
-
-def available() -> bool:
-    """A GPU, and a JAX that still has Pallas for Triton, whose end 0.12 announces."""
-    return jax.default_backend() == "gpu" and find_spec("jax.experimental.pallas.triton") is not None
 
 
 def forward(
@@ -209,7 +203,8 @@ def _call(
     )
 
 
-def _forward(whose, draws, thetas, X, words, Y, H1, H2, *, net: Net, tiling: Tiling, interpret: bool):
+def _forward(*refs, net: Net, tiling: Tiling, interpret: bool):
+    whose, draws, thetas, X, words, Y, H1, H2 = refs
     group, at, n, m = pl.program_id(0), net.starts, net.hidden, X.shape[1]
     i, j, inputs = whose[group], _range(n), _range(net.inputs)
 

@@ -21,10 +21,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.core.particles import one_by_one
-from baddr.core.pomdp import POMDP, Dynamics, State
-from baddr.core.prng import uniform_integers
+from baddr.core.pomdp import POMDP, Dynamics, State, Transition
 from baddr.fast.compiler import compiled_quickly
+from baddr.fast.loops import one_by_one
 from baddr.files import cache
 from baddr.files.store import write
 from baddr.posteriors.dropout import (
@@ -36,7 +35,8 @@ from baddr.posteriors.dropout import (
     draw_masks,
     initial_weights,
 )
-from baddr.settings import Network, Pretrain, training_settings
+from baddr.posteriors.settings import Network, Pretrain, training_settings
+from baddr.prng import uniform_integers
 
 CODE_VERSION = 2  # raise it when the same settings train another prior: the cached ones are then not found
 NUM_TEST_SAMPLES = 4096
@@ -56,13 +56,6 @@ class Fit(NamedTuple):
     entropy: Float[np.ndarray, " members"]  # the floor: the simulator's own, on the same data
     gap: Float[np.ndarray, " members"]  # cross_entropy - entropy
     failed: Bool[np.ndarray, " members"]  # the gap is above `max_gap`, or not finite
-
-
-class _Data(NamedTuple):
-    s: Int[Array, "*n state_features"]
-    a: Int[Array, "*n"]
-    s_next: Int[Array, "*n state_features"]
-    o: Int[Array, "*n observation_features"]
 
 
 @functools.cache  # the same function for the same space: what is compiled with it is found again
@@ -155,11 +148,11 @@ def _members(key: Key[Array, ""], simulators: Simulators, n: int) -> Dynamics:
     return eqx.filter_vmap(simulators)(jr.split(key, n))
 
 
-def _sample_data(key: Key[Array, ""], M: Dynamics, sample_state: SampleState, num_actions: int) -> _Data:
+def _sample_data(key: Key[Array, ""], M: Dynamics, sample_state: SampleState, num_actions: int) -> Transition:
     """One transition of M~ from anywhere."""
     key_s, key_a, key_step = jr.split(key, 3)
     s, a = sample_state(key_s), uniform_integers(key_a, np.asarray(num_actions))
-    return _Data(s, a, *M.step(key_step, s, a))
+    return Transition(s, a, *M.step(key_step, s, a))
 
 
 def _train(
@@ -214,14 +207,14 @@ def _train_block(
 
     optimizer = _optimizer(settings)
 
-    def loss(w: Layers, examples: tuple[Array, _Data]) -> Float[Array, ""]:
-        one = lambda masks, data: DropoutDynamics(w, masks, architecture).loss(*data)
+    def loss(w: Layers, examples: tuple[Array, Transition]) -> Float[Array, ""]:
+        one = lambda masks, data: DropoutDynamics(w=w, masks=masks, architecture=architecture).loss(*data)
         return jnp.mean(jax.vmap(one)(*examples))
 
     def batch(carry: PyTree, i: Int[Array, ""], key: Key[Array, ""], M: Dynamics) -> tuple[PyTree, Array]:
         w, state = carry
 
-        def example(key_data: Key[Array, ""], key_masks: Key[Array, ""]) -> tuple[Masks, _Data]:
+        def example(key_data: Key[Array, ""], key_masks: Key[Array, ""]) -> tuple[Masks, Transition]:
             data = _sample_data(key_data, M, sample_state, architecture.num_actions)
             return draw_masks(key_masks, architecture), data
 
@@ -260,15 +253,15 @@ def _entropies(
     """Every block of samples has masks of its own: a mask is a matrix product with a block of inputs."""
     architecture = posterior.architecture
 
-    def sample(key: Key[Array, ""], M: Dynamics) -> tuple[_Data, Array]:
+    def sample(key: Key[Array, ""], M: Dynamics) -> tuple[Transition, Array]:
         one = lambda key: _sample_data(key, M, sample_state, architecture.num_actions)
         data = jax.vmap(one)(jr.split(key, NUM_TEST_SAMPLES))
         both, O = jax.vmap(M.log_prob)(*data), jax.vmap(M.observation_log_prob)(*data)
         return data, jnp.mean({"TO": both, "T": both - O, "O": O}[architecture.networks])
 
-    def cross_entropy(key: Key[Array, ""], theta: Array, data: _Data) -> Array:
+    def cross_entropy(key: Key[Array, ""], theta: Array, data: Transition) -> Array:
         predictive = partial(posterior.predictive, key, theta, num_masks=NUM_TEST_MASKS)
-        log_T, log_O = jax.vmap(predictive)(*data)
+        log_T, log_O = jax.vmap(predictive)(data)
         return -jnp.mean(log_T + log_O)
 
     keys_data, keys_masks = jnp.moveaxis(jax.vmap(jr.split)(keys), 1, 0)

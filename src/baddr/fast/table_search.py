@@ -1,16 +1,16 @@
 """PO-UCT on tables: each run's search is one compiled loop, or one thread of a GPU's kernel.
 
 Where a POMDP has few states, actions and observations, a simulation's dynamics are a handful of numbers, and
-a simulated step is a few look-ups that depend on each other. `planner.search` dispatches some thirty small
-programs for it. Here nothing is dispatched: on a CPU XLA compiles the loop of a run into one function (given
-`SMALL_LOOPS`), on a GPU all runs are one Pallas kernel. Both are PO-UCT as published (one lane), written
-once, on a memory that is arrays or references. Random numbers are its own, the same in both.
+a simulated step is a few look-ups that depend on each other. `tree_search` dispatches some thirty small
+programs for it. Here nothing is dispatched: on a CPU XLA compiles the loop of a run into one function (where
+`compiler.compile_small_loops` was called in time; it is slower otherwise), on a GPU all runs are one Pallas
+kernel. Both are PO-UCT as published, one simulation at a time, written once, on a memory that is arrays or
+references. Random numbers are its own, the same in both.
 """
 
 import math
-import os
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from baddr import SMALL_LOOPS
-from baddr.core.pomdp import Tables
-from baddr.core.prng import threefry
 from baddr.fast import kernels
+from baddr.fast.loops import one_by_one
+from baddr.fast.tables import Tables
+from baddr.prng import threefry
 
 THREADS = 32  # of a GPU's program: one warp
 
@@ -68,8 +68,8 @@ class _Problem(NamedTuple):
 FLOATS = ("sums", "before", "totals")
 
 
-class _Lane(NamedTuple):
-    """A run's simulation in progress; `planner._Simulation` says what the fields mean."""
+class _Now(NamedTuple):
+    """A run's simulation in progress; `tree_search.Simulation` says what the fields mean."""
 
     number: Array  # of simulations before this one
     s: Array
@@ -81,11 +81,15 @@ class _Lane(NamedTuple):
     steps: Array
 
 
-def available() -> bool:
-    """A GPU with kernels, or a CPU for which loops are compiled into functions."""
-    if jax.default_backend() == "cpu":
-        return SMALL_LOOPS in os.environ.get("XLA_FLAGS", "")
-    return kernels.available()
+class Limits(NamedTuple):
+    """How PO-UCT searches."""
+
+    discount: float
+    exploration: float
+    depth: int
+
+
+By = Literal["loop", "kernel", "interpreted kernel"]  # the last one on any machine, for tests
 
 
 def search_tables(
@@ -94,18 +98,14 @@ def search_tables(
     s: Int[Array, "runs simulations"],
     limit: Int[Array, " runs"],
     active: Bool[Array, " runs"],
-    *,
-    discount: float,
-    exploration: float,
-    depth: int,
-    kernel: bool,
-    interpret: bool = False,
+    how: Limits,
+    by: By,
 ) -> Statistics:
     """Alg. 2 from states s, one a simulation, of each run that is `active`, to a depth of its `limit`."""
     S, A, _ = tables.row_O.shape
     shapes = tables.T.shape[1:], tables.O.shape[1:]
-    problem = _Problem(S, A, shapes[1][2] + 1, *shapes, s.shape[1], depth, exploration)
-    power = np.float32(discount) ** np.arange(depth + 1, dtype=np.float32)
+    problem = _Problem(S, A, shapes[1][2] + 1, *shapes, s.shape[1], how.depth, how.exploration)
+    power = np.float32(how.discount) ** np.arange(how.depth + 1, dtype=np.float32)
     common = {
         "row_T": tables.row_T,
         "row_O": tables.row_O,
@@ -123,10 +123,10 @@ def search_tables(
         "O": tables.O,
     }
     common = {name: jnp.asarray(x).reshape(-1) for name, x in common.items()}
-    if kernel:
-        return _kernel(problem, own, common, interpret)
+    if by != "loop":
+        return _kernel(problem, own, common, interpret=by != "kernel")
     own = {name: x.reshape(x.shape[0], -1) for name, x in own.items()}
-    return jax.lax.map(lambda run: _loop(problem, {**run, **common}), own)
+    return one_by_one(lambda run: _loop(problem, {**run, **common}))(own)
 
 
 # The search, a step at a time. A value is that of one run (a CPU's loop), or has an element for each thread.
@@ -143,7 +143,7 @@ def _backup(problem: _Problem, memory: Any, level: Array, mask: Array) -> None:
 
 
 def _ucb(problem: _Problem, memory: Any, node: Array, in_tree: Array, u: Array) -> Array:
-    """`planner.ucb`, an action at a time; not in the tree, all are unvisited."""
+    """`tree_search.ucb`, an action at a time; not in the tree, all are unvisited."""
     A, at = problem.A, 2 * problem.A * node
     N = [memory.load("sums", at + 2 * a, in_tree) for a in range(A)]
     Q = [memory.load("sums", at + 2 * a + 1, in_tree) / jnp.maximum(N[a], 1) for a in range(A)]
@@ -187,52 +187,52 @@ def _fraction(x: Array, digits: int) -> Array:
 
 
 def _step(
-    problem: _Problem, memory: Any, works: Array, key: tuple[Array, Array], i: Array, lane: _Lane
-) -> _Lane:
+    problem: _Problem, memory: Any, works: Array, key: tuple[Array, Array], i: Array, now: _Now
+) -> _Now:
     S, A, Z, n = problem.S, problem.A, problem.Z, problem.num_simulations
-    live = works & (lane.number < n)
-    in_tree = live & (lane.in_tree == 1)
-    _backup(problem, memory, lane.level, live)
+    live = works & (now.number < n)
+    in_tree = live & (now.in_tree == 1)
+    _backup(problem, memory, now.level, live)
     u_action, u_s, u_o = _uniforms(key, i)
-    a = _ucb(problem, memory, lane.node, in_tree, u_action)
-    row = memory.load("row_T", lane.s * A + a)
-    s_next = _draw(memory, "T", problem.T_shape, row, lane.number, u_s, live & (row >= 0))
-    at = (lane.s * A + a) * S + s_next
-    end = live & ((memory.load("is_terminal", at) == 1) | (lane.level + 1 >= memory.load("limit", 0 * a)))
+    a = _ucb(problem, memory, now.node, in_tree, u_action)
+    row = memory.load("row_T", now.s * A + a)
+    s_next = _draw(memory, "T", problem.T_shape, row, now.number, u_s, live & (row >= 0))
+    at = (now.s * A + a) * S + s_next
+    end = live & ((memory.load("is_terminal", at) == 1) | (now.level + 1 >= memory.load("limit", 0 * a)))
     row = memory.load("row_O", at)
-    o = _draw(memory, "O", problem.O_shape, row, lane.number, u_o, live & ~end & (row >= 0))
+    o = _draw(memory, "O", problem.O_shape, row, now.number, u_o, live & ~end & (row >= 0))
 
     # Leave the step on the path, and find or make the child h' = (h, a, o).
-    entry = lane.node * A + a
+    entry = now.node * A + a
     slot = entry * Z + o
     known = memory.load("children", slot, in_tree & ~end)
     leaf = in_tree & ~end & (known == 0)
-    total = lane.total + memory.load("power", lane.level) * memory.load("reward", at)
-    memory.store("pending", lane.level, jnp.where(in_tree, entry + 1, 0), live)
-    memory.store("owner", lane.level, lane.number, in_tree)
-    memory.store("before", lane.level, lane.total, in_tree)
-    memory.store("children", slot, lane.size, leaf)
-    memory.store("totals", lane.number, total, end)
+    total = now.total + memory.load("power", now.level) * memory.load("reward", at)
+    memory.store("pending", now.level, jnp.where(in_tree, entry + 1, 0), live)
+    memory.store("owner", now.level, now.number, in_tree)
+    memory.store("before", now.level, now.total, in_tree)
+    memory.store("children", slot, now.size, leaf)
+    memory.store("totals", now.number, total, end)
 
-    number = lane.number + end.astype(jnp.int32)
+    number = now.number + end.astype(jnp.int32)
     first = memory.load("roots", jnp.minimum(number, n - 1), end)
-    return _Lane(
+    return _Now(
         number=number,
         s=jnp.where(end, first, s_next),
         node=jnp.where(end, 0, known),
         in_tree=(end | (known > 0)).astype(jnp.int32),
-        level=jnp.where(live & ~end, lane.level + 1, 0),
+        level=jnp.where(live & ~end, now.level + 1, 0),
         total=jnp.where(end, 0.0, total),
-        size=lane.size + leaf.astype(jnp.int32),
-        steps=lane.steps + live.astype(jnp.int32),
+        size=now.size + leaf.astype(jnp.int32),
+        steps=now.steps + live.astype(jnp.int32),
     )
 
 
-def _first(problem: _Problem, memory: Any, works: Array) -> _Lane:
+def _first(problem: _Problem, memory: Any, works: Array) -> _Now:
     zero = jnp.zeros(works.shape, jnp.int32)
     number = jnp.where(works, 0, problem.num_simulations)
     s, total = memory.load("roots", zero), zero.astype(jnp.float32)
-    return _Lane(number, s, node=zero, in_tree=zero + 1, level=zero, total=total, size=zero + 1, steps=zero)
+    return _Now(number, s, node=zero, in_tree=zero + 1, level=zero, total=total, size=zero + 1, steps=zero)
 
 
 # On a CPU.
@@ -276,14 +276,14 @@ def _loop(problem: _Problem, given: dict[str, Array]) -> Statistics:
     works, key = given["active"][0] == 1, (given["key"][0], given["key"][1])
 
     def body(carry: Any) -> Any:
-        i, lane, arrays, later = carry
+        i, now, arrays, later = carry
         memory = _Arrays(given, arrays, later)
-        lane = _step(problem, memory, works, key, i, lane)
-        return i + 1, lane, memory.arrays, memory.later
+        now = _step(problem, memory, works, key, i, now)
+        return i + 1, now, memory.arrays, memory.later
 
     first = _first(problem, _Arrays(given, zeros, {}), works)
     unfinished = lambda carry: carry[1].number < problem.num_simulations
-    _, lane, arrays, later = jax.lax.while_loop(unfinished, body, (jnp.int32(0), first, zeros, spare))
+    _, now, arrays, later = jax.lax.while_loop(unfinished, body, (jnp.int32(0), first, zeros, spare))
     settled = _Arrays(given, arrays, later).arrays
 
     def flush(level: Array, sums: Array) -> Array:
@@ -293,7 +293,7 @@ def _loop(problem: _Problem, given: dict[str, Array]) -> Statistics:
 
     sums = jax.lax.fori_loop(0, problem.depth + 1, flush, settled["sums"])
     root = sums[: 2 * problem.A].reshape(problem.A, 2)
-    return Statistics(root[:, 1], root[:, 0], lane.size, lane.steps)
+    return Statistics(root[:, 1], root[:, 0], now.size, now.steps)
 
 
 def _dtype(name: str) -> Any:
@@ -349,17 +349,17 @@ def _kernel(
         works = (thread < num_runs) & (memory.load("active", zero) == 1)
         key = memory.load("key", zero), memory.load("key", zero + 1)
 
-        def body(carry: tuple[Array, _Lane]) -> tuple[Array, _Lane]:
-            i, lane = carry
-            return i + 1, _step(problem, memory, works, key, jnp.full((THREADS,), i, jnp.int32), lane)
+        def body(carry: tuple[Array, _Now]) -> tuple[Array, _Now]:
+            i, now = carry
+            return i + 1, _step(problem, memory, works, key, jnp.full((THREADS,), i, jnp.int32), now)
 
         unfinished = lambda carry: jnp.min(carry[1].number) < problem.num_simulations
         start = jnp.int32(0), _first(problem, memory, works)
-        _, lane = jax.lax.while_loop(unfinished, body, start)
+        _, now = jax.lax.while_loop(unfinished, body, start)
         flush = lambda level, _: _backup(problem, memory, jnp.full((THREADS,), level, jnp.int32), works)
         jax.lax.fori_loop(0, problem.depth + 1, flush, None)
-        memory.store("num_nodes", zero, lane.size)
-        memory.store("num_steps", zero, lane.steps)
+        memory.store("num_nodes", zero, now.size)
+        memory.store("num_steps", zero, now.steps)
 
     results = pl.pallas_call(
         kernel,

@@ -2,18 +2,18 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from baddr.errors import UserError
 
 
-def to_toml(settings: Any, **first: Any) -> str:
-    """The fields of a dataclass, after some values that are none of them."""
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Plain values and tables of them."""
     import tomli_w
 
-    return tomli_w.dumps(first | asdict(settings))
+    return tomli_w.dumps(values)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -50,18 +50,18 @@ class Worker:
         prepare("gpu" if gpu else "cpu")
         import jax
 
-        from baddr.lab.build import device_memory
+        from baddr.fast.backend import device_memory
 
         device = jax.devices()[0]
         return device.device_kind, device_memory(device)
 
-    def join(self, hello: tuple[Any, ...], own: tuple[str, bytes] | None, work: bytes, seconds: float) -> str:
+    def join(self, hello: tuple[Any, ...], own: list[tuple[str, bytes]], work: bytes, seconds: float) -> str:
         """Get ready for chunks; what computes here."""
         kind, _ = self.hello(*hello)
-        if own is not None:
+        for path, source in own:
             from baddr.domains.own import load
 
-            load(Path(own[0]), own[1])
+            load(Path(path), source)
         import ray.cloudpickle
 
         self.work, self.seconds = ray.cloudpickle.loads(work), seconds

@@ -22,14 +22,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from baddr.agents.kinds import own_sources
+from baddr.agents.life import Failure
+from baddr.domains.catalog import entry
 from baddr.errors import ClusterError, UserError
+from baddr.fast.backend import device_memory
 from baddr.files.machine import num_cores
 from baddr.files.store import Folder, pack, unpack
 from baddr.files.tables import Arrays, Frontier
-from baddr.lab.build import device_memory
 from baddr.lab.chunk import (
     Chunk,
-    Failure,
     Program,
     Schedule,
     Work,
@@ -304,16 +306,12 @@ def _left(saved: bytes, episodes: int) -> Left:
 
 
 def _portable(work: Work) -> tuple[Any, bytes]:
-    """The source of the user's own domain where there is one, and all that a chunk needs."""
+    """The sources of the user's own domain, posterior, planner and filter, and all that a chunk needs."""
     from ray import cloudpickle
 
-    from baddr.lab import catalog
-
-    name = work.experiment.name
-    own = None
-    source = catalog.entry(name).source
-    if source is not None:
-        own = str(source), source.read_bytes()
-    # The settings of a domain may be of a class that only this process has; a chunk does not need them.
-    portable = work._replace(experiment=replace(work.experiment, domain=None))
+    experiment = work.experiment
+    sources = [entry(experiment.name).source, *own_sources(experiment.settings)]
+    own = [(str(source), source.read_bytes()) for source in sources if source is not None]
+    # Settings may be of a class that only this process has; a chunk does not need them.
+    portable = work._replace(experiment=replace(experiment, domain=None, settings=None))
     return own, cloudpickle.dumps(portable)  # type: ignore[attr-defined]

@@ -1,25 +1,38 @@
 """An experiment's settings: what config.toml holds. Needs no JAX."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from baddr.errors import UserError
+from tyro.conf import arg
+
+from baddr.agents import AGENTS
+from baddr.agents.base import AgentSettings
+from baddr.agents.kinds import KINDS, agent_class, kind_of, type_of, with_kind
+from baddr.domains.catalog import entry, short_name
+from baddr.domains.entry import Entry, Preset
+from baddr.errors import UserError, nearest
 from baddr.files.store import Folder
 from baddr.files.toml import merge, read_toml, to_toml
-from baddr.lab.catalog import AGENTS, LEARNERS, PRESETS, entry, nearest, preset_of, short_name
-from baddr.settings import DPFRL, Factored, Filter, Network, Planner, Pretrain
 
-DomainSettings = TypeVar("DomainSettings")
+D = TypeVar("D")
+A = TypeVar("A")
+
+PRESETS = {
+    "quick": "minutes on a laptop: the paper's planner and filter, fewer runs and episodes",
+    "paper": "the sizes of the paper's appendix",
+}
 
 
 @dataclass(frozen=True)
-class Experiment(Generic[DomainSettings]):
+class Experiment(Generic[D, A]):
     """Runs x episodes of one agent on one domain."""
 
-    domain: DomainSettings
+    domain: D
+    settings: Annotated[A, arg(name="")]  # the agent's: their groups stand beside the domain's
     agent: str = "baddr"
-    """Who acts: baddr, filtering, ba-pomcp, fba-pomcp, pomcp, dpfrl, a2c or random."""
+    """Who acts: baddr, filtering, ba-pomcp, fba-pomcp, pomcp, dpfrl, a2c, random or own."""
     preset: Literal["quick", "paper"] = "quick"
     """The settings to start from. quick: takes minutes. paper: the paper's sizes."""
     runs: int = 32
@@ -38,12 +51,6 @@ class Experiment(Generic[DomainSettings]):
     of runs)."""
     trace: int = -1
     """Write each step of this run to trace.jsonl: state, belief, Q, action, observation. -1: of no run."""
-    planner: Planner = field(default_factory=Planner)
-    filter: Filter = field(default_factory=Filter)
-    network: Network = field(default_factory=Network)
-    pretrain: Pretrain = field(default_factory=Pretrain)
-    factored: Factored = field(default_factory=Factored)
-    dpfrl: DPFRL = field(default_factory=DPFRL)
 
     @property
     def name(self) -> str:
@@ -54,74 +61,143 @@ class Experiment(Generic[DomainSettings]):
     def title(self) -> str:
         return f"{self.agent} on {short_name(self.name)}"
 
+    def changed(self, **groups: Any) -> "Experiment[D, A]":
+        """With other groups of the agent's settings: `changed(planner=...)`."""
+        return replace(self, settings=replace(self.settings, **groups))  # type: ignore[type-var]
+
     def check(self) -> None:
+        settings: Any = self.settings
+        has_belief = "filter" in settings.groups()
         checks = [
             (self.runs >= 1, "--runs must be at least 1"),
             (self.episodes >= 1, "--episodes must be at least 1"),
             (0 <= self.seed < 2**32, "--seed must lie between 0 and 4294967295"),
             (self.chunk_size >= 0, "--chunk-size must not be negative"),
             (-1 <= self.trace < self.runs, f"--trace must name a run, 0 to {self.runs - 1}, or be -1"),
-            (self.agent not in LEARNERS or self.trace < 0, f"--trace: {self.agent} has no belief to trace"),
+            (has_belief or self.trace < 0, f"--trace: {self.agent} has no belief to trace"),
         ]
         wrong = [sentence for holds, sentence in checks if not holds]
-        groups = (self.planner, self.filter, self.network, self.pretrain, self.factored, self.dpfrl)
-        groups += (self.domain,)
-        wrong += [sentence for group in groups for sentence in group.problems()]  # type: ignore[attr-defined]
+        wrong += [*settings.problems(), *self.domain.problems()]  # type: ignore[attr-defined]
         if wrong:
             raise UserError("; ".join(wrong) + ".")
         if self.prior:
             check_prior(self)
 
 
-def preset(name: str, agent: str = "baddr", preset: str = "quick", settings: Any = None) -> Experiment[Any]:
+AnyExperiment = Experiment[Any, Any]
+
+
+def experiment_type(experiment: AnyExperiment) -> Any:
+    """Its class with the types of the domain's and the agent's settings, from which flags are made."""
+    return Experiment[type(experiment.domain), type_of(experiment.settings)]  # type: ignore[misc]
+
+
+def preset(
+    name: str,
+    agent: str = "baddr",
+    preset: str = "quick",
+    settings: Any = None,
+    kinds: Mapping[str, str] | None = None,
+) -> AnyExperiment:
     """The experiment that a domain (of these settings, or its own), an agent and a preset stand for.
 
-    A preset may bring settings of the domain too; a config file and flags come after it and win.
+    A preset may bring settings of the domain too; a config file and flags come after it and win. `kinds` are
+    those of the agent's groups that are not the preset's.
     """
-    chosen = entry(name)
-    nearest("agent", agent, AGENTS)
+    chosen, cls = entry(name), agent_class(agent)
     settings = chosen.settings if settings is None else settings
-    sizes = preset_of(chosen, nearest("preset", preset, PRESETS), agent, settings)
+    sizes = preset_of(chosen, nearest("preset", preset, PRESETS), cls, settings)
+    mine = agent_of(cls, sizes)
+    for group, kind in (kinds or {}).items():
+        mine = with_kind(mine, group, kind)
     return Experiment(
         domain=replace(settings, **sizes.domain),
+        settings=mine,
         agent=agent,
         preset=preset,  # type: ignore[arg-type]
         runs=sizes.runs,
         episodes=sizes.episodes,
-        planner=sizes.planner,
-        filter=sizes.filter,
-        network=sizes.network,
-        pretrain=sizes.pretrain,
-        dpfrl=sizes.dpfrl,
     )
 
 
-def from_toml(path: Path, start: Experiment[Any]) -> Experiment[Any]:
+def preset_of(entry: Entry, name: str, agent: type[AgentSettings], settings: Any) -> Preset:
+    """NAME/VARIANT, where there is one, is for the agents of that variant: their networks take longer."""
+    presets = entry.presets(settings)
+    return presets.get(f"{name}/{agent.variant}", presets[name])
+
+
+def agent_of(cls: type[AgentSettings], sizes: Preset) -> AgentSettings:
+    """The agent with the preset's groups: values, or what differs from the agent's own."""
+    start, groups = cls(), {}
+    for name, own in start.groups().items():
+        given = sizes.groups.get(name, {})
+        groups[name] = replace(own, **given) if isinstance(given, Mapping) else given
+    return replace(start, **groups)  # type: ignore[type-var]
+
+
+# Files.
+
+
+def kinds_in(values: Mapping[str, Any]) -> dict[str, str]:
+    """The kinds that the tables of a config file name."""
+    tables = {group: values[group] for group in KINDS if isinstance(values.get(group), Mapping)}
+    return {group: table["kind"] for group, table in tables.items() if "kind" in table}
+
+
+def from_toml(path: Path, start: AnyExperiment) -> AnyExperiment:
     """`start` with a config file's values in place of its own."""
     values = read_toml(path)
     name = values.pop("name", start.name)
     if name != start.name:
         raise UserError(f"{path} is for the domain {name!r}, not {start.name!r}.")
-    return merge(start, values, str(path))
+    return merged(start, values, str(path))
 
 
-def to_config(experiment: Experiment[Any]) -> bytes:
+def merged(start: AnyExperiment, values: Mapping[str, Any], where: str) -> AnyExperiment:
+    """`start` with the values of a config file: the agent's groups stand beside its own settings there."""
+    groups = start.settings.groups()
+    own = {name: value for name, value in values.items() if name not in groups}
+    theirs = {name: value for name, value in values.items() if name in groups}
+    if unused := [name for name in own if isinstance(own[name], Mapping) and name != "domain"]:
+        raise UserError(
+            f"{where}: agent {start.agent} has no settings [{unused[0]}]; it has {', '.join(groups)}."
+        )
+    settings = start.settings
+    for group, kind in kinds_in(theirs).items():
+        settings = with_kind(settings, group, kind)
+    for name in KINDS:
+        if isinstance(theirs.get(name), Mapping):
+            theirs[name] = {key: value for key, value in theirs[name].items() if key != "kind"}
+    settings = merge(settings, theirs, where)
+    if own.get("agent", start.agent) != start.agent:
+        raise UserError(f"{where} is for agent {own['agent']!r}, not {start.agent!r}.")
+    return replace(merge(start, own, where), settings=settings)
+
+
+def to_config(experiment: AnyExperiment) -> bytes:
     """What config.toml holds."""
-    return to_toml(experiment, name=experiment.name).encode()
+    values: dict[str, Any] = {"name": experiment.name}
+    values |= {f.name: getattr(experiment, f.name) for f in fields(experiment) if f.name != "settings"}
+    values["domain"] = asdict(experiment.domain)
+    for name, group in experiment.settings.groups().items():
+        kind = {"kind": kind_of(name, group)} if name in KINDS else {}
+        values[name] = kind | asdict(group)
+    return to_toml(values).encode()
 
 
-def of_folder(folder: Folder) -> Experiment[Any]:
+def of_folder(folder: Folder) -> AnyExperiment:
     """The experiment whose results a folder holds."""
     folder.check_existing()
     values = read_toml(folder.config)
     try:
-        start = preset(values.pop("name", ""), values.get("agent", ""), values.get("preset", ""))
+        given = values.pop("name", ""), values.get("agent", ""), values.get("preset", "")
+        start = preset(*given, kinds=kinds_in(values))
     except UserError as error:  # a file that was moved, for example
         raise UserError(f"{folder.config}: {error}") from error
-    return merge(start, values, str(folder.config))
+    return merged(start, values, str(folder.config))
 
 
-def extend(experiment: Experiment[Any], runs: int | None, episodes: int | None) -> Experiment[Any]:
+def extend(experiment: AnyExperiment, runs: int | None, episodes: int | None) -> AnyExperiment:
     """The same experiment with more runs or episodes."""
     for name, new, old in (("runs", runs, experiment.runs), ("episodes", episodes, experiment.episodes)):
         if new is not None and new < old:
@@ -134,16 +210,29 @@ def extend(experiment: Experiment[Any], runs: int | None, episodes: int | None) 
     return replace(experiment, runs=runs or experiment.runs, episodes=episodes or experiment.episodes)
 
 
-def check_prior(experiment: Experiment[Any]) -> None:
+def check_prior(experiment: AnyExperiment) -> None:
     """Refuse a learned belief that does not fit this experiment."""
     source = Folder(Path(experiment.prior))
     theirs = of_folder(source)
-    fits = lambda e: (e.name, e.agent, e.network, e.factored, e.filter.num_particles)
-    if fits(theirs) != fits(experiment) or experiment.agent in ("pomcp", "random", *LEARNERS):
+    if _shape(theirs) != _shape(experiment) or not experiment.settings.learns:
+        particles = getattr(theirs.settings.groups().get("filter"), "num_particles", "no")
         raise UserError(
             f"--prior {source.path}: a learned belief can be used by the same agent on the same domain with "
             f"the same network and number of particles; that was {theirs.agent} on {theirs.name} with "
-            f"{theirs.filter.num_particles} particles."
+            f"{particles} particles."
         )
     if theirs.keep_beliefs == "no":
         raise UserError(f"--prior {source.path}: that experiment did not keep its beliefs.")
+
+
+def _shape(experiment: AnyExperiment) -> Any:
+    """What a belief of one experiment must share with that of another to take its place."""
+    groups = experiment.settings.groups()
+    filter = groups.pop("filter", None)
+    rest = {name: group for name, group in groups.items() if name not in ("planner", "pretrain")}
+    return experiment.name, experiment.agent, getattr(filter, "num_particles", 0), rest
+
+
+def describe_agents() -> dict[str, str]:
+    """Each agent in a line."""
+    return {name: agent_class(name).about for name in AGENTS}

@@ -14,10 +14,11 @@ from jaxtyping import Array, Float, Key
 
 from baddr.core.agent import Agent, state_marginals
 from baddr.core.particles import Particles, mass_of
+from baddr.core.planner import best_action
 from baddr.core.pomdp import POMDP, feature_vector
+from baddr.core.posterior import sample
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.planners.po_uct import best_action
 
 LARGEST_ENUMERATION = 1024  # observations listed one by one for an exact predictive
 SMALLEST_SAMPLE = 65_536  # draws behind a predictive, over all particles
@@ -144,7 +145,7 @@ def predictive(
 
     def one(key: Key[Array, ""], s_bar: Any) -> tuple[Array, Array]:
         key_D, key_step = jr.split(key)
-        D = gba.posterior.sample(key_D, s_bar.theta)
+        D = sample(gba.posterior, key_D, s_bar.theta)
         s_next, o = D.step(key_step, s_bar.s, a)
         if not listed:
             return o[None], jnp.ones((1,))
@@ -178,13 +179,13 @@ def plan_json(key: Key[Array, ""], agent: Agent, world: POMDP, after: After) -> 
         raise UserError("The last episode is over; add an empty episode to plan the first step of the next.")
     key_plan, key_action = jr.split(key)
     belief = jax.tree.map(lambda x: x[None], after.belief)
-    root = eqx.filter_jit(agent.plan)(key_plan[None], belief, jnp.array([world.horizon - after.t]))
-    root = jax.tree.map(lambda x: x[0], root)
+    plans = eqx.filter_jit(agent.plan)(key_plan[None], belief, jnp.array([world.horizon - after.t]))
+    plan = jax.tree.map(lambda x: x[0], plans)
     return {
-        "Q": np.asarray(root.Q, np.float64).tolist(),
-        "visits": np.asarray(root.N, np.int64).tolist(),
-        "action": int(best_action(key_action, root)),
-        "num_simulations": int(root.N.sum()),
-        "num_nodes": int(root.num_nodes),
-        "simulated_steps": int(root.num_steps),
+        "Q": np.asarray(plan.Q, np.float64).tolist(),
+        "visits": np.asarray(plan.N, np.int64).tolist(),
+        "action": int(best_action(key_action, plan)),
+        "num_simulations": int(plan.N.sum()),
+        "num_nodes": int(plan.num_nodes),
+        "simulated_steps": int(plan.num_steps),
     }

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from baddr.domains.catalog import short_name
 from baddr.errors import UserError
 from baddr.files.rows import read_rows
 from baddr.files.store import Folder, load_results
 from baddr.files.tables import Arrays
 from baddr.files.toml import read_toml
-from baddr.lab.catalog import short_name
 
 
 def results_of(paths: Sequence[Path]) -> dict[Path, Arrays]:

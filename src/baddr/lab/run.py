@@ -9,11 +9,12 @@ from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from baddr.agents.kinds import KINDS
+from baddr.domains.catalog import DOMAINS, entry
 from baddr.errors import UserError
 from baddr.files.store import Folder, load_results
 from baddr.files.toml import merge
-from baddr.lab import catalog
-from baddr.lab.experiment import Experiment, preset
+from baddr.lab.experiment import AnyExperiment, merged, preset
 from baddr.lab.progress import progress as shown
 
 OWN = "own"  # the name of an agent that is given as a value
@@ -34,7 +35,7 @@ def run(
 
     `domain` is a name, as on the command line, or a `Domain`; `agent` is a name or an `Agent`. Settings have
     the names of their flags, dotted (`**{"planner.num_simulations": 256, "domain.accuracy": 0.9}`), as
-    tables (`planner={"depth": 3}`) or as values (`planner=Planner(...)`); what is not set is the preset's
+    tables (`planner={"depth": 3}`) or as values (`planner=PoUct(...)`); what is not set is the preset's
     (`preset="quick"`). Equal settings give the rows that `baddr run` gives.
 
     Results stay in the folder `out`, if one is named. One of a domain or an agent that was given as a value
@@ -65,7 +66,7 @@ def _check_agent(agent: Any) -> None:
             raise UserError(f"An agent is a name or an Agent, not a value of type {type(agent).__name__}.")
 
 
-def _begin(experiment: Experiment[Any], folder: Folder, agent: Any, progress: bool) -> list[Any]:
+def _begin(experiment: AnyExperiment, folder: Folder, agent: Any, progress: bool) -> list[Any]:
     from baddr.lab import runner
 
     quiet: Any = contextlib.nullcontext(lambda *told: None)
@@ -86,10 +87,10 @@ def _folder(out: str | Path | None) -> Iterator[Folder]:
         yield Folder(Path(path) / "run")
 
 
-def _experiment(name: str, agent: Any, settings: Mapping[str, Any]) -> Experiment[Any]:
+def _experiment(name: str, agent: Any, settings: Mapping[str, Any]) -> AnyExperiment:
     """The preset, with these settings in place of its own."""
     tables = _tables(settings)
-    domain = merge(_Domain(catalog.entry(name).settings), {"domain": tables.pop("domain", {})}, "run").domain
+    domain = merge(_Domain(entry(name).settings), {"domain": tables.pop("domain", {})}, "run").domain
     sizes = tables.pop("preset", "quick")
     if isinstance(agent, str):
         return _changed(preset(name, agent, sizes, domain), tables)
@@ -119,14 +120,16 @@ def _tables(settings: Mapping[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def _changed(experiment: Experiment[Any], tables: Mapping[str, Any]) -> Experiment[Any]:
+def _changed(experiment: AnyExperiment, tables: Mapping[str, Any]) -> AnyExperiment:
     """The experiment with whole groups, or some of their settings, in place of its own."""
     groups = {name: value for name, value in tables.items() if is_dataclass(value)}
+    mine = experiment.settings.groups()
     for name, value in groups.items():
-        if type(value) is not type(getattr(experiment, name, None)):
+        fits = name in mine and (name in KINDS or type(value) is type(mine[name]))
+        if not fits:
             raise UserError(f"{name} cannot be a {type(value).__name__}.")
     rest = {name: _plain(value) for name, value in tables.items() if name not in groups}
-    return merge(replace(experiment, **groups), rest, "run")
+    return merged(experiment.changed(**groups), rest, "run")
 
 
 def _plain(value: Any) -> Any:
@@ -150,11 +153,11 @@ def _named(domain: Any) -> Iterator[str]:
         raise UserError(f"A domain is a name or a Domain, not a value of type {type(domain).__name__}.")
     # Networks trained on its simulators are kept under its name. Nobody else may find them there.
     name = f"{domain.name}-{secrets.token_hex(6)}"
-    catalog.DOMAINS[name] = _entry(replace(domain, name=name))
+    DOMAINS[name] = _entry(replace(domain, name=name))
     try:
         yield name
     finally:
-        del catalog.DOMAINS[name]
+        del DOMAINS[name]
         _forget_priors(name)
 
 

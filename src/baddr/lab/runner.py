@@ -22,43 +22,33 @@ from typing import Any, Literal, NamedTuple
 import jax
 
 from baddr import __version__
-from baddr.agents.learners import A2C
+from baddr.agents.base import Built, Test
+from baddr.agents.life import BayesianLife, Failure, Life
 from baddr.core.agent import Agent
-from baddr.core.prng import STREAMS
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.fast import table_search
+from baddr.fast.choose import fast_agent
 from baddr.fast.pretrain import Fit
 from baddr.files.rows import RowLog
 from baddr.files.store import KEPT, Folder
 from baddr.files.tables import joined, write_table
 from baddr.files.writing import write
-from baddr.lab.build import (
-    Test,
-    build_agent,
-    build_domain,
-    build_learner,
-    build_posterior,
-    bytes_of_belief,
-    bytes_per_run,
-    with_posterior,
-)
-from baddr.lab.catalog import LEARNERS
-from baddr.lab.chunk import Failure, Work
+from baddr.lab.build import build, build_domain, seconds
+from baddr.lab.chunk import Work
 from baddr.lab.engine import Board, Cluster, Listener, Local, Place, Progress, Ray
-from baddr.lab.experiment import Experiment, to_config
+from baddr.lab.experiment import AnyExperiment, to_config
+from baddr.prng import STREAMS
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 LARGEST_CHUNK = {"cpu": 64, "gpu": 4096}
-# Lanes, over all runs of a chunk, that fill the device: about where more stopped paying in docs/results.md.
+# Simulations in flight, over all runs of a chunk, that fill the device: about where more stopped paying in
+# docs/results.md.
 WIDTH = {"cpu": 16, "gpu": 4096}
-SIMULATIONS_PER_LANE = 1024  # fewer cost return: see docs/results.md
+SIMULATIONS_PER_PLACE = 1024  # fewer cost return: see docs/results.md
 # Of the device's memory that a chunk may be computed to need. A GPU has all runs in flight at once, and was
 # seen to need twice as much.
 MEMORY_SHARE = {"cpu": 0.5, "gpu": 0.3}
 DISK_SHARE = 0.5  # of what is free, that beliefs may take which are kept unasked
-MICROSECONDS_PER_STEP = {"cpu": 0.5, "gpu": 0.01}  # of planning, at a full chunk: see benchmarks/
-MICROSECONDS_PER_PARTICLE = {"cpu": 45.0}  # and actor's step of a learner: see benchmarks/dpfrl.py
 
 LOCAL = Local()
 
@@ -67,7 +57,7 @@ class Interrupted(Exception):
     """Stopped by Ctrl-C or a termination signal; everything is checkpointed."""
 
 
-def chunks(experiment: Experiment[Any], done: list[list[int]]) -> list[list[int]]:
+def chunks(experiment: AnyExperiment, done: list[list[int]]) -> list[list[int]]:
     """[first, last + 1) runs of each chunk; those of `done` stay as they are."""
     plan = list(done)
     first = plan[-1][1] if plan else 0
@@ -78,28 +68,26 @@ def chunks(experiment: Experiment[Any], done: list[list[int]]) -> list[list[int]
     return plan
 
 
-def choose_chunk_size(experiment: Experiment[Any], agent: Agent | A2C, place: Place) -> int:
+def choose_chunk_size(experiment: AnyExperiment, life: Life, place: Place) -> int:
     """As many runs as fit, in as many chunks as are computed at the same time."""
-    limit = int(MEMORY_SHARE.get(place.platform, 0.3) * place.memory / bytes_per_run(experiment, agent))
+    limit = int(MEMORY_SHARE.get(place.platform, 0.3) * place.memory / life.bytes_per_run())
     share = -(-experiment.runs // place.workers)
     return max(1, min(share, limit, LARGEST_CHUNK.get(place.platform, 4096)))
 
 
-def choose_lanes(experiment: Experiment[Any], agent: Agent, place: Place) -> int:
+def choose_in_flight(experiment: AnyExperiment, life: Life, place: Place) -> int:
     """Simulations of a tree in flight: what few runs need to fill the device, while it costs no return; one
     where tables are searched."""
-    if agent.gba.has_tables and agent.leaf_value is None and table_search.available():
+    if life.method.get("search") == "tables":
         return 1
     width = WIDTH.get(place.platform, 4096) // experiment.chunk_size
-    return max(1, min(width, experiment.planner.num_simulations // SIMULATIONS_PER_LANE))
+    return max(1, min(width, experiment.settings.planner.num_simulations // SIMULATIONS_PER_PLACE))
 
 
-def choose_keeping(
-    experiment: Experiment[Any], agent: Agent | A2C, place: Place, disk: int
-) -> Literal["yes", "no"]:
+def choose_keeping(experiment: AnyExperiment, life: Life, place: Place, disk: int) -> Literal["yes", "no"]:
     """Whether the beliefs that runs end with stay on a disk of which so many bytes are free. Checkpoints of
     the runs that are computed at a time must fit it in any case."""
-    each, keep, runs = KEPT * bytes_of_belief(agent), experiment.keep_beliefs, experiment.runs
+    each, keep, runs = KEPT * life.bytes_of_state(), experiment.keep_beliefs, experiment.runs
     if keep == "auto":
         keep = "yes" if each * runs <= DISK_SHARE * disk else "no"
     at_a_time = min(runs, experiment.chunk_size * place.workers)
@@ -115,31 +103,27 @@ def choose_keeping(
 class Resolved(NamedTuple):
     """An experiment with nothing left open."""
 
-    experiment: Experiment[Any]
+    experiment: AnyExperiment
     domain: Domain
-    agent: Agent | A2C
+    life: Life
     test: Test | None  # of the prior's networks
 
 
-def sized(experiment: Experiment[Any], domain: Domain, place: Place) -> tuple[Experiment[Any], Agent | A2C]:
-    """What was left open chosen to suit the place, and the agent; networks are not trained, but shapes."""
-    if experiment.agent in LEARNERS:
-        learner = build_learner(experiment, domain)
-        size = experiment.chunk_size or choose_chunk_size(experiment, learner, place)
-        return replace(experiment, chunk_size=size), learner
-    posterior, _ = build_posterior(experiment, domain, trained=False)
-    agent = build_agent(experiment, domain, posterior)
+def sized(experiment: AnyExperiment, domain: Domain, place: Place) -> tuple[AnyExperiment, Built]:
+    """What was left open chosen to suit the place, and the agent's life; networks are shapes."""
+    built = build(experiment, domain)
     if experiment.chunk_size == 0:
-        experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, agent, place))
-    if experiment.planner.lanes == 0:
-        planner = replace(experiment.planner, lanes=choose_lanes(experiment, agent, place))
-        experiment = replace(experiment, planner=planner)
-        agent = replace(agent, planner=agent.planner and planner)
-    return experiment, agent
+        experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, built.life, place))
+    planner = experiment.settings.groups().get("planner")
+    if getattr(planner, "in_flight", None) == 0:
+        in_flight = choose_in_flight(experiment, built.life, place)
+        experiment = experiment.changed(planner=replace(planner, in_flight=in_flight))
+        built = build(experiment, domain)
+    return experiment, built
 
 
 def resolve(
-    experiment: Experiment[Any],
+    experiment: AnyExperiment,
     progress: Progress | None = None,
     place: Place | None = None,
     compile: Callable[[Work], None] = lambda work: None,
@@ -152,58 +136,50 @@ def resolve(
     """
     experiment.check()
     domain, place = build_domain(experiment), place or LOCAL.place()
-    experiment, agent = sized(experiment, domain, place)
+    experiment, built = sized(experiment, domain, place)
     if disk is not None:
-        experiment = replace(experiment, keep_beliefs=choose_keeping(experiment, agent, place, disk))
-    if isinstance(agent, A2C):
-        return Resolved(experiment, domain, agent, None)
-    compile(Work(experiment, domain.pomdp, agent))
-    told = None if progress is None else partial(progress, "pretraining")
-    posterior, test = build_posterior(experiment, domain, told)
-    return Resolved(experiment, domain, with_posterior(agent, posterior), test)
+        experiment = replace(experiment, keep_beliefs=choose_keeping(experiment, built.life, place, disk))
+    compile(Work(experiment, built.life))
+    life, test = built.train(None if progress is None else partial(progress, "pretraining"))
+    return Resolved(experiment, domain, life, test)
 
 
-def given(experiment: Experiment[Any], agent: Agent, place: Place) -> Resolved:
+def given(experiment: AnyExperiment, agent: Agent, place: Place) -> Resolved:
     """An experiment whose agent is a value: nothing is left to train, and nobody can resume it."""
     experiment.check()
     domain = build_domain(experiment)
     sizes = lambda pomdp: (pomdp.num_actions, pomdp.observation_sizes)
     if sizes(agent.gba) != sizes(domain.pomdp):
         raise UserError(f"The agent is for other actions or observations than {domain.name} has.")
-    size = experiment.chunk_size or choose_chunk_size(experiment, agent, place)
-    return Resolved(replace(experiment, chunk_size=size, keep_beliefs="no"), domain, agent, None)
+    life = BayesianLife(fast_agent(agent), domain.pomdp)
+    size = experiment.chunk_size or choose_chunk_size(experiment, life, place)
+    return Resolved(replace(experiment, chunk_size=size, keep_beliefs="no"), domain, life, None)
 
 
-def estimate(experiment: Experiment[Any], engine: Local | Ray = LOCAL) -> dict[str, Any]:
+def estimate(experiment: AnyExperiment, engine: Local | Ray = LOCAL) -> dict[str, Any]:
     """What `run` would do, and about what it would take."""
     experiment.check()
     with engine.opened() as opened:
         place, resources = opened.place(), opened.resources
     domain = build_domain(experiment)
-    experiment, agent = sized(experiment, domain, place)
+    experiment, built = sized(experiment, domain, place)
     plan = chunks(experiment, [])
-    backend = place.platform
-    simulated = 0 if experiment.agent in ("random", *LEARNERS) else 3 * experiment.planner.num_simulations
-    steps = experiment.runs * experiment.episodes * min(5, domain.pomdp.horizon)
-    seconds = 1e-6 * MICROSECONDS_PER_STEP.get(backend, 0.01) * simulated * steps
-    if isinstance(agent, A2C):
-        particles = agent.settings.num_particles if agent.particles else 3  # about what the GRU costs
-        seconds = 1e-6 * MICROSECONDS_PER_PARTICLE.get(backend, 1.0) * particles * steps
     at_a_time = experiment.chunk_size * min(place.workers, len(plan))
     kept = at_a_time if experiment.keep_beliefs == "no" else experiment.runs
+    alone = seconds(experiment, domain.pomdp.horizon, place.platform)
     return {
-        "device": backend,
+        "device": place.platform,
         "chunks": len(plan),
         "runs_per_chunk": experiment.chunk_size,
-        "memory_bytes": bytes_per_run(experiment, agent) * at_a_time,
-        "disk_bytes": KEPT * bytes_of_belief(agent) * kept,
-        "seconds": seconds / min(place.workers, len(plan)),
+        "memory_bytes": built.life.bytes_per_run() * at_a_time,
+        "disk_bytes": KEPT * built.life.bytes_of_state() * kept,
+        "seconds": alone / min(place.workers, len(plan)),
         "engine": resources,
     }
 
 
 def begin(
-    experiment: Experiment[Any],
+    experiment: AnyExperiment,
     folder: Folder,
     progress: Progress,
     *,
@@ -215,12 +191,13 @@ def begin(
     with engine.opened() as opened:
         how = opened.place(), opened.compile, folder.free
         resolved = resolve(experiment, progress, *how) if agent is None else given(experiment, agent, how[0])
-        experiment, domain, chosen, test = resolved
+        experiment, domain, life, test = resolved
         folder.check_new()
         with folder.owned():
             manifest = {
                 "status": "running",
                 "domain": domain.name,  # with a hash of its content, where a file holds it
+                "method": life.method,  # what else random streams depend on
                 "seeds": {"seed": experiment.seed, "runs": [0, experiment.runs], "streams": STREAMS},
                 "chunks": chunks(experiment, []),
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -231,12 +208,12 @@ def begin(
             }
             folder.write_manifest(manifest)
             write(folder.config, to_config(experiment))  # last: where it is, there is an experiment
-            work = Work(experiment, domain.pomdp, chosen)
+            work = Work(experiment, life)
             return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
 
 
 def go_on(
-    experiment: Experiment[Any],
+    experiment: AnyExperiment,
     folder: Folder,
     progress: Progress,
     *,
@@ -251,7 +228,7 @@ def go_on(
             f"{began.get('commit') or 'unknown'}); resume with that one, or start another experiment."
         )
     with engine.opened() as opened:
-        experiment, domain, agent, test = resolve(experiment, progress, opened.place(), opened.compile)
+        experiment, domain, life, test = resolve(experiment, progress, opened.place(), opened.compile)
         with folder.owned():
             manifest = folder.read_manifest()
             if manifest.get("domain", domain.name) != domain.name:
@@ -265,11 +242,21 @@ def go_on(
             manifest["seeds"]["runs"] = [0, experiment.runs]
             manifest |= {"status": "running", "resumed_with": environment(opened)}
             folder.write_manifest(manifest)
-            work = Work(experiment, domain.pomdp, agent)
+            work = Work(experiment, life)
             return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
 
 
-def _size(experiment: Experiment[Any]) -> tuple[int, int]:
+def check_method(manifest: dict[str, Any], life: Life, folder: Folder) -> None:
+    """Refuse to resume with another search, which would draw other random numbers."""
+    before = manifest.get("method", life.method)
+    if before != life.method:
+        raise UserError(
+            f"The experiment in {folder.path} was started with {before} and would be resumed with "
+            f"{life.method}: its runs would not be those of an uninterrupted one. Start another experiment."
+        )
+
+
+def _size(experiment: AnyExperiment) -> tuple[int, int]:
     return experiment.runs, experiment.episodes
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from baddr.errors import UserError
 from baddr.files.store import Folder
 from baddr.files.tables import Arrays
-from baddr.lab.experiment import Experiment, extend, of_folder
+from baddr.lab.experiment import AnyExperiment, extend, of_folder
 from baddr.lab.statistics import Estimate
 
 Combination = dict[str, str]  # settings as flags name them, and a value of each as a flag gives it
@@ -19,7 +19,7 @@ class Part(NamedTuple):
     """One combination of a sweep."""
 
     combination: Combination
-    experiment: Experiment[Any]
+    experiment: AnyExperiment
     folder: Folder
 
 
@@ -78,7 +78,7 @@ def label(combination: Combination) -> str:
     return ",".join(words).replace(" ", "-").replace("/", "-")
 
 
-def make_part(root: Path, combination: Combination, experiment: Experiment[Any]) -> Part:
+def make_part(root: Path, combination: Combination, experiment: AnyExperiment) -> Part:
     """A part whose settings are in order, and whose folder, where there is one, is of the same experiment."""
     experiment.check()
     part = Part(combination, experiment, Folder(root / label(combination)))
@@ -105,12 +105,15 @@ def compute(part: Part, progress: Any) -> list[Any]:
     return runner.begin(part.experiment, part.folder, progress)
 
 
-def _grown(part: Part) -> Experiment[Any]:
+def _grown(part: Part) -> AnyExperiment:
     """The experiment that the folder holds, with as many runs and episodes as are asked for now."""
     kept, asked = of_folder(part.folder), part.experiment
     names = ("runs", "episodes", "chunk_size", "keep_beliefs")
     chosen = {name: getattr(kept, name) for name in names}
-    asked = replace(asked, planner=replace(asked.planner, lanes=kept.planner.lanes), **chosen)
+    asked = replace(asked, **chosen)
+    planner, before = (e.settings.groups().get("planner") for e in (asked, kept))
+    if getattr(planner, "in_flight", None) == 0 and hasattr(before, "in_flight"):
+        asked = asked.changed(planner=replace(planner, in_flight=before.in_flight))
     if asked != kept:
         raise UserError(f"{part.folder.path} holds another experiment; choose another folder with --out.")
     return extend(kept, part.experiment.runs, part.experiment.episodes)

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from baddr.agents.kinds import agent_class
 from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings
 from baddr.domains.gridverse.settings import GridverseSettings
 from baddr.domains.road_racing.settings import RoadRacingSettings
 from baddr.domains.tiger.settings import TigerSettings
-from baddr.lab.catalog import LEARNERS, NETWORK_AGENTS, nearest
-from baddr.lab.experiment import Experiment, preset, to_config
+from baddr.errors import nearest
+from baddr.lab.experiment import AnyExperiment, preset, to_config
 from baddr.paper.claims import (
     Claim,
     belief,
@@ -30,7 +31,7 @@ from baddr.paper.claims import (
     slower,
     trend,
 )
-from baddr.settings import Factored
+from baddr.posteriors.settings import FactoredSettings
 
 # Okabe and Ito's colours: colour-blind readers can tell them apart. BADDr is blue, as in the paper.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK = (
@@ -69,7 +70,7 @@ class Curve:
 
     name: str
     label: str
-    experiment: Experiment[Any]
+    experiment: AnyExperiment
     ensembles: int = 1
     panel: str = ""
     style: tuple[str, str, str] = (BLACK, "-", "o")  # colour, line, marker
@@ -81,7 +82,7 @@ class Curve:
     def is_bound(self) -> bool:
         return self.experiment.agent == "pomcp"
 
-    def parts(self) -> dict[int, Experiment[Any]]:
+    def parts(self) -> dict[int, AnyExperiment]:
         """The curve's experiments by their seeds."""
         e = self.experiment
         return {seed: replace(e, seed=seed) for seed in range(e.seed, e.seed + self.ensembles)}
@@ -105,7 +106,7 @@ class Figure:
     note: str = ""  # where we know that we differ
 
 
-def part_name(experiment: Experiment[Any], timed: bool = False) -> str:
+def part_name(experiment: AnyExperiment, timed: bool = False) -> str:
     """A folder's name: equal settings, equal names."""
     size = getattr(experiment.domain, "size", None) or getattr(experiment.domain, "lanes", None)
     words = [experiment.name, *([str(size)] if size else []), experiment.agent, *(["timed"] if timed else [])]
@@ -124,13 +125,15 @@ def curve(
     **others: Any,
 ) -> Curve:
     """`agent` on `domain` at the preset's settings; `quick` holds the runs and episodes of the quick one."""
-    experiment = replace(preset(domain.name, agent, sizes.preset, domain), seed=sizes.seed, **(changes or {}))
+    start = preset(domain.name, agent, sizes.preset, domain)
+    experiment = replace(start.changed(**(changes or {})), seed=sizes.seed)
     if sizes.quick:
         experiment = replace(experiment, **quick)
-    if agent in NETWORK_AGENTS and sizes.ensembles:
+    variant = agent_class(agent).variant
+    if variant == "network" and sizes.ensembles:
         ensembles = sizes.ensembles
     runs = sizes.runs or experiment.runs * (ensembles if sizes.quick else 1)
-    if agent in LEARNERS:  # a learner is a run of tens of thousands of episodes
+    if variant == "learner":  # a learner is a run of tens of thousands of episodes
         runs = min(runs, experiment.runs)
     episodes = min(sizes.episodes or experiment.episodes, experiment.episodes)
     experiment = replace(experiment, runs=-(-runs // ensembles), episodes=episodes)
@@ -142,8 +145,10 @@ def timed(sizes: Sizes, domain: Any, agent: str, label: str, panel: str) -> Curv
     """One run at the paper's sizes of planner, filter and network, a few steps of it."""
     experiment = preset(domain.name, agent, "paper", domain)
     # How well the networks fit does not matter much for the time of a step; 512 batches are enough to act.
-    trained = replace(experiment.pretrain, batches=min(experiment.pretrain.batches, 512), max_gap=100.0)
-    experiment = replace(experiment, pretrain=trained, runs=1, episodes=1, chunk_size=1, seed=sizes.seed)
+    if pretrain := experiment.settings.groups().get("pretrain"):
+        trained = replace(pretrain, batches=min(pretrain.batches, 512), max_gap=100.0)
+        experiment = experiment.changed(pretrain=trained)
+    experiment = replace(experiment, runs=1, episodes=1, chunk_size=1, seed=sizes.seed)
     return Curve(f"{panel}/{agent}", label, experiment, panel=panel, style=AGENT_STYLES[agent], timed=True)
 
 
@@ -166,7 +171,7 @@ def tiger_baddr(sizes: Sizes, models: int = 0, **others: Any) -> Curve:
 
 def tiger_networks(sizes: Sizes, agent: str, models: int, **others: Any) -> Curve:
     start = preset("tiger", agent, sizes.preset)
-    changes = {"pretrain": replace(start.pretrain, num_networks=models)}
+    changes = {"pretrain": replace(start.settings.pretrain, num_networks=models)}
     label = f"{'BADDr' if agent == 'baddr' else 'filtering'}, {models} network{'s' * (models > 1)}"
     name = agent if agent == "baddr" and models == (8 if sizes.quick else 1) else f"{agent}-{models}"
     quick, ensembles = {"runs": 4, "episodes": 40}, 10
@@ -188,9 +193,9 @@ def road_baddr(sizes: Sizes, lanes: int, **others: Any) -> Curve:
     start = preset("road-racing", "baddr", sizes.preset, RoadRacingSettings(lanes=lanes))
     if not sizes.quick:  # the table's SGD does not train these networks
         fits = ROAD_3_PRETRAIN if lanes < 6 else ROAD_9_PRETRAIN
-        others["changes"] = {"pretrain": replace(start.pretrain, **fits)}
+        others["changes"] = {"pretrain": replace(start.settings.pretrain, **fits)}
     elif lanes >= 6:  # 1024 particles would take ten minutes
-        others["changes"] = {"filter": replace(start.filter, num_particles=256)}
+        others["changes"] = {"filter": replace(start.settings.filter, num_particles=256)}
     name = others.pop("name", "baddr")
     paper = "45.2 after 200" if lanes < 6 else "52.3 after 200"
     label = "BADDr" if lanes < 6 else "BADDr, 64 nodes" if sizes.quick else "BADDr"
@@ -219,7 +224,7 @@ def room_curve(sizes: Sizes, size: int, agent: str, **others: Any) -> Curve:
     name = others.pop("name", f"{agent}-{size}")
     if agent == "baddr" and not sizes.quick:  # the table's 512 batches leave them far from their simulators
         start = preset("gridverse", agent, "paper", room(size))
-        others["changes"] = {"pretrain": replace(start.pretrain, **GRIDVERSE_PRETRAIN)}
+        others["changes"] = {"pretrain": replace(start.settings.pretrain, **GRIDVERSE_PRETRAIN)}
     return curve(sizes, name, label, room(size), agent, quick, **others)
 
 
@@ -323,7 +328,7 @@ def claims_b(sizes: Sizes) -> tuple[Claim, ...]:
 
 
 def figure_c(sizes: Sizes) -> Curves:
-    uncertain = {"factored": Factored(graph="uncertain-observation")}
+    uncertain = {"factored": FactoredSettings(graph="uncertain-observation")}
     return (
         collision(sizes, "baddr", "baddr", "BADDr", 32, paper="-102 after 500"),
         collision(sizes, "fba-pomcp", "fba-pomcp", "FBA-POMCP", 64),
@@ -814,7 +819,7 @@ def chosen(names: tuple[str, ...]) -> list[Figure]:
     return [figure for name, figure in FIGURES.items() if name in names]
 
 
-def parts(figures: list[Figure], sizes: Sizes) -> dict[str, tuple[Experiment[Any], bool]]:
+def parts(figures: list[Figure], sizes: Sizes) -> dict[str, tuple[AnyExperiment, bool]]:
     """The experiments of some figures by the names of their folders, and whether they are only timed."""
     return {
         part_name(experiment, curve.timed): (experiment, curve.timed)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from baddr.agents.kinds import kind_of
 from baddr.lab.statistics import Estimate, estimate, interquartile_mean
 from baddr.paper.claims import Data, Finding, block_means
 from baddr.paper.figures import Curve, Figure, Sizes, part_name
@@ -88,18 +89,19 @@ def settings_row(curve: Curve) -> dict[str, str]:
         if curve.ensembles > 1
         else f"{e.runs} x {e.episodes}",
     }
+    settings = e.settings
     if e.agent == "dpfrl":
-        learning = (
-            f"{e.dpfrl.num_particles} particles, rate {e.dpfrl.learning_rate:g}, {e.dpfrl.actors} actors"
-        )
+        how = settings.dpfrl
+        learning = f"{how.num_particles} particles, rate {how.learning_rate:g}, {how.actors} actors"
         return row | {"planner": "", "filter": "", "networks": learning}
-    depth = f", depth {e.planner.depth}" if e.planner.depth else ""
-    row["planner"] = f"{e.planner.num_simulations} simulations, u {e.planner.exploration:g}{depth}"
-    below = f", resampled below {e.filter.resample_below:g}" if e.filter.kind == "importance" else ""
-    row["filter"] = f"{e.filter.kind}, {e.filter.num_particles} particles{below}"
+    planner, filter = settings.planner, settings.filter
+    depth = f", depth {planner.depth}" if planner.depth else ""
+    row["planner"] = f"{planner.num_simulations} simulations, u {planner.exploration:g}{depth}"
+    below = f", resampled below {filter.resample_below:g}" if hasattr(filter, "resample_below") else ""
+    row["filter"] = f"{kind_of('filter', filter)}, {filter.num_particles} particles{below}"
     if e.agent not in ("baddr", "filtering"):
-        return row | {"networks": f"graph {e.factored.graph}" if e.agent == "fba-pomcp" else ""}
-    n, p = e.network, e.pretrain
+        return row | {"networks": f"graph {settings.factored.graph}" if e.agent == "fba-pomcp" else ""}
+    n, p = settings.network, settings.pretrain
     row["networks"] = (
         f"{p.num_networks} of {n.hidden} nodes, dropout {n.dropout:g}, rate {n.learning_rate:g}; trained "
         f"with {p.optimizer} at {p.learning_rate:g}, {p.batches} batches of {p.batch_size}"

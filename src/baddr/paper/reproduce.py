@@ -11,20 +11,20 @@ import platform
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from baddr.agents.kinds import agent_class
 from baddr.errors import UserError
 from baddr.files.machine import memory, num_cores
 from baddr.files.store import Folder, load_results
 from baddr.files.tables import Arrays
 from baddr.files.toml import merge, read_toml, to_toml
 from baddr.files.writing import write
-from baddr.lab.catalog import LEARNERS, NETWORK_AGENTS
-from baddr.lab.experiment import Experiment, of_folder, to_config
+from baddr.lab.experiment import AnyExperiment, of_folder, to_config
 from baddr.lab.progress import amount
 from baddr.paper.claims import Data
 from baddr.paper.figures import Figure, Sizes, chosen, part_name, parts
@@ -118,7 +118,7 @@ def begin(
     folder.check_new()
     with folder.owned():
         folder.check_new()  # another program may have begun in the meantime
-        write(folder.request, to_toml(request).encode())
+        write(folder.request, to_toml(asdict(request)).encode())
         return _run(request, folder, progress, engine, listeners)
 
 
@@ -213,7 +213,7 @@ def _clock(folder: Reproduction, manifest: dict[str, Any], name: str):
 def _part(
     folder: Reproduction,
     name: str,
-    experiment: Experiment[Any],
+    experiment: AnyExperiment,
     timed: bool,
     progress: Any,
     engine: Any,
@@ -227,7 +227,7 @@ def _part(
 
 
 def _run_part(
-    experiment: Experiment[Any], folder: Folder, progress: Any, engine: Any, listeners: Any = ()
+    experiment: AnyExperiment, folder: Folder, progress: Any, engine: Any, listeners: Any = ()
 ) -> None:
     """Begin with an experiment, or go on with it; what a kill left before it began is thrown away."""
     from baddr.lab import runner
@@ -245,14 +245,15 @@ def _run_part(
         plot_curves({experiment.title: results}, "", paths)
 
 
-def time_steps(experiment: Experiment[Any], progress: Any) -> dict[str, Any]:
+def time_steps(experiment: AnyExperiment, progress: Any) -> dict[str, Any]:
     """The seconds of each of some real steps of one run, compiled before."""
     import jax
     import jax.numpy as jnp
     import jax.random as jr
 
-    from baddr.core import prng
-    from baddr.core.agent import Agent, advance, start
+    from baddr import prng
+    from baddr.core.agent import Agent
+    from baddr.fast.runs import advance, start
     from baddr.lab.runner import resolve
 
     experiment, domain, agent, _ = resolve(experiment, progress)
@@ -267,10 +268,14 @@ def time_steps(experiment: Experiment[Any], progress: Any) -> dict[str, Any]:
         runs = step(runs)
         seconds.append(time.perf_counter() - before)
         progress("steps", len(seconds), TIMED_STEPS, seconds[-1])
-    return {"seconds": seconds, "device": jax.devices()[0].device_kind, "lanes": experiment.planner.lanes}
+    return {
+        "seconds": seconds,
+        "device": jax.devices()[0].device_kind,
+        "in_flight": experiment.settings.planner.in_flight,
+    }
 
 
-def _manifests(folder: Reproduction, plan: dict[str, tuple[Experiment[Any], bool]]) -> dict[str, Any]:
+def _manifests(folder: Reproduction, plan: dict[str, tuple[AnyExperiment, bool]]) -> dict[str, Any]:
     """What each part's manifest says; those that are only timed have none."""
     return {name: folder.part(name).read_manifest() for name, (_, timed) in plan.items() if not timed}
 
@@ -286,17 +291,19 @@ COSTS = {
 }
 
 
-def seconds(experiment: Experiment[Any], timed: bool = False) -> float:
+def seconds(experiment: AnyExperiment, timed: bool = False) -> float:
     """About what a part takes on two cores of a CPU: for the progress display and --dry-run."""
     if timed:
         return 40.0
     begin, (step, particles, hidden), other, update, length, learners_length = COSTS[experiment.name]
     episodes = experiment.runs * experiment.episodes
-    if experiment.agent in LEARNERS:
+    variant = agent_class(experiment.agent).variant
+    if variant == "learner":
         return 30 + 0.5e-3 * update * episodes * learners_length / 80
-    if experiment.agent not in NETWORK_AGENTS:
+    if variant != "network":
         return 10 + 0.5e-3 * other * episodes * length
-    larger = experiment.filter.num_particles / particles * (experiment.network.hidden / hidden) ** 1.5
+    settings = experiment.settings
+    larger = settings.filter.num_particles / particles * (settings.network.hidden / hidden) ** 1.5
     larger *= getattr(experiment.domain, "lanes", 3) / 3
     return begin + 0.5e-3 * step * larger * episodes * length
 
@@ -358,8 +365,8 @@ def estimates(request: Request, engine: Any = None) -> list[dict[str, Any]]:
 
     rows, needs = [], {}
     for name, (experiment, timed) in parts(request.chosen, request.sizes).items():
-        untrained = replace(experiment.pretrain, num_networks=1, max_gap=1e9)
-        alike = replace(experiment, seed=0, pretrain=untrained)
+        untrained = replace(experiment.settings.pretrain, num_networks=1, max_gap=1e9)
+        alike = replace(experiment, seed=0).changed(pretrain=untrained)
         if alike not in needs:
             needs[alike] = runner.estimate(alike, engine or runner.LOCAL)["memory_bytes"]
         row = {"part": name, "runs": experiment.runs, "episodes": experiment.episodes}

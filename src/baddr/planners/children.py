@@ -21,7 +21,7 @@ MOST_DENSE = 64  # observations with a slot each
 SLOTS_PER_NODE = 8
 WINDOW = 16  # slots in which a child may lie, from its hash on
 
-Lanes = Int[Array, " lanes"]
+Places = Int[Array, " places"]
 
 
 class Children(eqx.Module):
@@ -34,21 +34,22 @@ class Children(eqx.Module):
     @abstractmethod
     def put(
         self,
-        slot: Lanes,
-        entry: Lanes,
-        o: Int[Array, "lanes observation_features"],
-        leaf: Bool[Array, " lanes"],
+        slot: Places,
+        entry: Places,
+        o: Int[Array, "places observation_features"],
+        leaf: Bool[Array, " places"],
         size: Int[Array, ""],
     ) -> tuple["Children", Int[Array, ""]]:
-        """With the new children of all lanes at a `leaf`, numbered from `size` on; and the new size.
+        """With the new children of all places at a `leaf`, numbered from `size` on; and the new size.
 
-        Lanes that want the same child share it; of several that want different ones in one slot, the first
-        gets it. All lanes with one slot write the same, so the order of their writes does not matter.
+        Places that want the same child share it; of several that want different ones in one slot, the first
+        gets it. All places with one slot write the same, so the order of their writes does not matter.
         """
 
 
-def _share(slot: Lanes, leaf: Bool[Array, " lanes"]) -> tuple[Lanes, Lanes, Int[Array, ""]]:
-    """For each lane: the first lane that writes its slot, the rank of that lane, and how many there are."""
+def _share(slot: Places, leaf: Bool[Array, " places"]) -> tuple[Places, Places, Int[Array, ""]]:
+    """For each place: the first place that writes its slot, the rank of that place, and how many there
+    are."""
     if slot.shape[0] == 1:
         return jnp.zeros((1,), jnp.int32), jnp.zeros((1,), jnp.int32), jnp.sum(leaf, dtype=jnp.int32)
     first = jnp.argmax((slot[:, None] == slot[None]) & leaf[None], axis=1).astype(jnp.int32)
@@ -69,10 +70,10 @@ class DenseChildren(Children):
 
     def put(
         self,
-        slot: Lanes,
-        entry: Lanes,
-        o: Int[Array, "lanes observation_features"],
-        leaf: Bool[Array, " lanes"],
+        slot: Places,
+        entry: Places,
+        o: Int[Array, "places observation_features"],
+        leaf: Bool[Array, " places"],
         size: Int[Array, ""],
     ) -> tuple["DenseChildren", Int[Array, ""]]:
         _, rank, number = _share(slot, leaf)
@@ -104,10 +105,10 @@ class HashedChildren(Children):
 
     def put(
         self,
-        slot: Lanes,
-        entry: Lanes,
-        o: Int[Array, "lanes observation_features"],
-        leaf: Bool[Array, " lanes"],
+        slot: Places,
+        entry: Places,
+        o: Int[Array, "places observation_features"],
+        leaf: Bool[Array, " places"],
         size: Int[Array, ""],
     ) -> tuple["HashedChildren", Int[Array, ""]]:
         leaf = leaf & (slot < self.node.shape[0] - 1)

@@ -1,12 +1,32 @@
-"""Posterior families: one file each, and nothing else to add for the next one."""
+"""Posterior families: one file each, and nothing else to add for the next one. Imported on first use: their
+settings need no JAX."""
 
-from baddr.core.posterior import Posterior
-from baddr.posteriors.dirichlet import Counts, Dirichlet
-from baddr.posteriors.dropout import Architecture, Dropout
-from baddr.posteriors.factored import Factored, FactoredCounts, FactoredDynamics, Graph
-from baddr.posteriors.frozen import Frozen
-from baddr.posteriors.known import Known
-from baddr.posteriors.partial import Partial
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from baddr.core.posterior import Posterior
+    from baddr.posteriors.dirichlet import Counts, Dirichlet
+    from baddr.posteriors.dropout import Architecture, Dropout
+    from baddr.posteriors.factored import Factored, FactoredCounts, FactoredDynamics, Graph
+    from baddr.posteriors.frozen import Frozen
+    from baddr.posteriors.known import Known
+    from baddr.posteriors.partial import Partial
+
+_HOMES = {
+    "Architecture": "posteriors.dropout",
+    "Counts": "posteriors.dirichlet",
+    "Dirichlet": "posteriors.dirichlet",
+    "Dropout": "posteriors.dropout",
+    "Factored": "posteriors.factored",
+    "FactoredCounts": "posteriors.factored",
+    "FactoredDynamics": "posteriors.factored",
+    "Frozen": "posteriors.frozen",
+    "Graph": "posteriors.factored",
+    "Known": "posteriors.known",
+    "Partial": "posteriors.partial",
+    "Posterior": "core.posterior",
+}
 
 __all__ = [
     "Architecture",
@@ -22,3 +42,9 @@ __all__ = [
     "Partial",
     "Posterior",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'baddr.posteriors' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"baddr.{_HOMES[name]}"), name)

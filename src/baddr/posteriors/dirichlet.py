@@ -8,7 +8,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
 from baddr.core.pomdp import Action, Dynamics, Observation, State, Table, flat_index
-from baddr.core.posterior import Draws, Posterior
+from baddr.core.posterior import Posterior
 
 
 class Counts(NamedTuple):
@@ -50,20 +50,6 @@ class Dirichlet(Posterior):
         i, i_next = flat_index(s, self.state_sizes), flat_index(s_next, self.state_sizes)
         z = flat_index(o, self.observation_sizes)
         return Counts(theta.T.at[i, a, i_next].add(1), theta.O.at[a, i_next, z].add(1))
-
-    def observation_draws(
-        self, key: Key[Array, ""], theta: Counts, s: State, a: Action, s_next: State, o: Observation
-    ) -> Draws:
-        return None if self.expected else super().observation_draws(key, theta, s, a, s_next, o)
-
-    def observation_moments(
-        self, theta: Counts, s: State, a: Action, s_next: State, o: Observation, draws: Draws
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Mean and variance of one entry of a Dirichlet row, in closed form."""
-        row = theta.O[a, flat_index(s_next, self.state_sizes)]
-        total = jnp.sum(row)
-        mean = row[flat_index(o, self.observation_sizes)] / total
-        return mean, mean * (1 - mean) / (total + 1)
 
 
 def _gamma(key: Key[Array, ""], alpha: Float[Array, "..."]) -> Float[Array, "..."]:

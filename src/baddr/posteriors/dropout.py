@@ -7,8 +7,9 @@ costs it about half of what a dozen separate matrices do.
 """
 
 import math
+from abc import abstractmethod
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,27 +18,13 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
-from baddr.core.particles import bytes_of, over_particles
-from baddr.core.pomdp import (
-    Action,
-    Observation,
-    Scalar,
-    SplitDynamics,
-    State,
-    all_vectors,
-    feature_vector,
-    flat_index,
-)
-from baddr.core.posterior import Posterior, Rows, Tabulated
-from baddr.core.prng import running_sum, uniform_integers
-from baddr.fast import kernels
-from baddr.fast.kernels import Example, Net, Outputs, Words
-from baddr.settings import Network
+from baddr.core.pomdp import Action, Observation, Scalar, SplitDynamics, State, Transition
+from baddr.core.posterior import Posterior
+from baddr.posteriors.settings import Network
+from baddr.prng import running_sum, uniform_integers
 
 MASK_BITS = 16  # dropout probabilities are rounded to multiples of 2^-16
 WORD = 32
-TRIES_AT_ONCE = 6  # where draws of a particle share a reading of its weights; nine lanes need 5 or 6
-TABULATED_AT_ONCE = 64  # draws of a run: their weights fit the cache
 
 Weights = Float[Array, " weights"]  # theta
 Layer = tuple[Float[Array, "_ _"], Float[Array, " _"]]  # W (fan_in x fan_out) and b
@@ -102,11 +89,9 @@ class Architecture(NamedTuple):
             nets.append(tuple(layers))
         return Layers(*nets)
 
-    def net(self, net: str) -> Net:
-        """T or O, of two hidden layers, for the kernels."""
-        inputs, hidden, _, outputs = self.widths(net)
-        start = self.num_weights("T") if net == "O" else 0
-        return Net(start, inputs, hidden, outputs, self.network.dropout)
+    def check_has(self, net: str) -> None:
+        if net not in self.networks:
+            raise ValueError(f"this Dropout has no {net}-network: give that half of D through Partial")
 
     def inputs_T(self, s: State, a: Action) -> Float[Array, " inputs"]:
         return jnp.concatenate([self._encode(s), one_hot(a, self.num_actions)])
@@ -154,13 +139,6 @@ def unpack(words: UInt32[Array, "layers words"], hidden: int) -> Bool[Array, "la
     position = np.arange(WORD, dtype=np.uint32)[None, None]
     bits = (words[:, :, None] >> position) & np.uint32(1)
     return bits.reshape(words.shape[0], WORD * words.shape[1])[:, :hidden] == 1
-
-
-def slopes(h: Float[Array, "layers hidden"], words: Words, p: float) -> Float[Array, "layers hidden"]:
-    """dh/dz of h = dropout(tanh(z)), for hidden layers of which the first ones have masks."""
-    keep, scale = unpack(words, h.shape[1]), 1 / (1 - p)
-    under_masks = jnp.where(keep, scale - h[: keep.shape[0]] ** 2 / scale, 0)
-    return jnp.concatenate([under_masks, 1 - h[keep.shape[0] :] ** 2])
 
 
 def logits(
@@ -230,37 +208,60 @@ def sample_features(
     return jnp.minimum(index, jnp.sum(running < total, axis=-1, dtype=jnp.int32))
 
 
-class Particle(eqx.Module):
-    """The weights of particle i where they lie among those of all particles: for the kernels."""
+class NetworkDynamics(SplitDynamics):
+    """A D whose outcomes are softmaxes of the logits of two networks."""
 
-    thetas: Float[Array, "particles weights"]
-    i: Int[Array, ""]
-    interpret: bool = eqx.field(static=True)
+    architecture: eqx.AbstractVar[Architecture]
 
-    def forward(self, net: Net, X: Float[Array, "m inputs"], words: Words) -> Outputs:
-        return kernels.forward(self.thetas, self.i, X, words, net, self.interpret)
+    @abstractmethod
+    def logits_T(self, s: State, a: Action) -> Float[Array, " outputs"]:
+        """Of the features of s', one after the other."""
+
+    @abstractmethod
+    def logits_O(self, s: State, a: Action, s_next: State) -> Float[Array, " outputs"]:
+        """Of the features of o."""
+
+    @abstractmethod
+    def for_draw(self, key: Key[Array, ""]) -> tuple[Key[Array, ""], "NetworkDynamics"]:
+        """The D that a draw of s' or o uses, this one or one under new masks, and the key that is left."""
+
+    def sample_state(self, key: Key[Array, ""], s: State, a: Action) -> State:
+        key, D = self.for_draw(key)
+        return sample_features(key, D.logits_T(s, a), self.architecture.state_sizes)
+
+    def sample_observation(self, key: Key[Array, ""], s: State, a: Action, s_next: State) -> Observation:
+        key, D = self.for_draw(key)
+        return sample_features(key, D.logits_O(s, a, s_next), self.architecture.observation_sizes)
+
+    def transition_log_prob(self, s: State, a: Action, s_next: State) -> Scalar:
+        return log_prob_of(self.logits_T(s, a), self.architecture.state_sizes, s_next)
+
+    def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
+        return log_prob_of(self.logits_O(s, a, s_next), self.architecture.observation_sizes, o)
 
 
-class DropoutDynamics(SplitDynamics):
+class DropoutDynamics(NetworkDynamics):
     """The D of weights w under dropout masks z: p(s', o | s, a; w~), the summand of Eq. 12."""
 
-    w: Layers | Particle
+    w: Layers
     masks: Masks
     architecture: Architecture = eqx.field(static=True)
 
-    def sample_state(self, key: Key[Array, ""], s: State, a: Action) -> State:
-        key, masks = self._masks_of_draw(key)
-        return sample_features(key, self._T(masks, s, a), self.architecture.state_sizes)
+    def logits_T(self, s: State, a: Action) -> Float[Array, " outputs"]:
+        return self.logits("T", self.architecture.inputs_T(s, a))
 
-    def sample_observation(self, key: Key[Array, ""], s: State, a: Action, s_next: State) -> Observation:
-        key, masks = self._masks_of_draw(key)
-        return sample_features(key, self._O(masks, s, a, s_next), self.architecture.observation_sizes)
+    def logits_O(self, s: State, a: Action, s_next: State) -> Float[Array, " outputs"]:
+        return self.logits("O", self.architecture.inputs_O(s, a, s_next))
 
-    def transition_log_prob(self, s: State, a: Action, s_next: State) -> Scalar:
-        return log_prob_of(self._T(self.masks, s, a), self.architecture.state_sizes, s_next)
+    def logits(self, net: str, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        """f_w~(x) of the T- or the O-network."""
+        self.architecture.check_has(net)
+        network, words = self.architecture.network, self.masks["TO".index(net)]
+        return logits(getattr(self.w, net), x, unpack(words, network.hidden), network.dropout)
 
-    def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
-        return log_prob_of(self._O(self.masks, s, a, s_next), self.architecture.observation_sizes, o)
+    def for_draw(self, key: Key[Array, ""]) -> tuple[Key[Array, ""], "DropoutDynamics"]:
+        key, masks = masks_of_draw(key, self.masks, self.architecture)
+        return key, DropoutDynamics(w=self.w, masks=masks, architecture=self.architecture)
 
     def log_probs(self, s: State, a: Action, s_next: State, o: Observation) -> tuple[Scalar, Scalar]:
         """log p(s' | s, a; w~) and log p(o | s, a, s'; w~); 0 for a network that is not there."""
@@ -273,90 +274,15 @@ class DropoutDynamics(SplitDynamics):
         log_T, log_O = self.log_probs(s, a, s_next, o)
         return -log_T - log_O
 
-    def tabulate(self, X_T: Float[Array, "_ _"], X_O: Float[Array, "_ _"]) -> "DropoutTable":
-        """The networks' outputs at these inputs."""
-        if isinstance(self.w, Particle):
-            T = self.w.forward(self.architecture.net("T"), X_T, self.masks[0])
-            O = self.w.forward(self.architecture.net("O"), X_O, self.masks[1])
-            return DropoutTable(T.Y, O.Y)
-        T = jax.vmap(lambda x: self._logits("T", x, self.masks[0]))(X_T)
-        return DropoutTable(T, jax.vmap(lambda x: self._logits("O", x, self.masks[1]))(X_O))
 
-    def _masks_of_draw(self, key: Key[Array, ""]) -> tuple[Key[Array, ""], Masks]:
-        """The masks that a draw of s' or o uses: this D's own, or new ones from the draw's key."""
-        if not self.architecture.network.redraw_masks:
-            return key, self.masks
-        key, key_masks = jr.split(key)
-        return key, draw_masks(key_masks, self.architecture)
-
-    def _T(self, masks: Masks, s: State, a: Action) -> Float[Array, " outputs"]:
-        return self._logits("T", self.architecture.inputs_T(s, a), masks[0])
-
-    def _O(self, masks: Masks, s: State, a: Action, s_next: State) -> Float[Array, " outputs"]:
-        return self._logits("O", self.architecture.inputs_O(s, a, s_next), masks[1])
-
-    def _logits(self, net: str, x: Float[Array, " inputs"], words: Words) -> Float[Array, " outputs"]:
-        if net not in self.architecture.networks:
-            raise ValueError(f"this Dropout has no {net}-network: give that half of D through Partial")
-        if isinstance(self.w, Particle):
-            return self.w.forward(self.architecture.net(net), x[None], words).Y[0]
-        network = self.architecture.network
-        return logits(getattr(self.w, net), x, unpack(words, network.hidden), network.dropout)
-
-
-class DropoutTable(NamedTuple):
-    """The networks' outputs at the inputs that matter."""
-
-    T: Float[Array, "*n T_rows outputs"]
-    O: Float[Array, "*n O_rows outputs"]
-
-
-class TabulatedDynamics(Tabulated):
-    """`DropoutDynamics` whose networks were evaluated beforehand."""
-
-    logits: DropoutTable
-    rows: Rows = eqx.field(static=True)
-    architecture: Architecture = eqx.field(static=True)
-
-    def sample_state(self, key: Key[Array, ""], s: State, a: Action) -> State:
-        return sample_features(key, self._T(s, a), self.architecture.state_sizes)
-
-    def sample_observation(self, key: Key[Array, ""], s: State, a: Action, s_next: State) -> Observation:
-        return sample_features(key, self._O(s, a, s_next), self.architecture.observation_sizes)
-
-    def transition_log_prob(self, s: State, a: Action, s_next: State) -> Scalar:
-        return log_prob_of(self._T(s, a), self.architecture.state_sizes, s_next)
-
-    def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
-        return log_prob_of(self._O(s, a, s_next), self.architecture.observation_sizes, o)
-
-    def probabilities(self) -> tuple[Float[Array, "*draws T_rows S"], Float[Array, "*draws O_rows Z"]]:
-        T, O = self.logits
-        return _joint(T, self.architecture.state_sizes), _joint(O, self.architecture.observation_sizes)
-
-    def _T(self, s: State, a: Action) -> Float[Array, " outputs"]:
-        return _look_up(self.logits.T, self.rows.T, [self._rank(s), a])
-
-    def _O(self, s: State, a: Action, s_next: State) -> Float[Array, " outputs"]:
-        return _look_up(self.logits.O, self.rows.O, [self._rank(s), a, self._rank(s_next)])
-
-    def _rank(self, s: State) -> Int[Array, ""]:
-        return flat_index(s, self.architecture.state_sizes)
-
-
-def _joint(y: Float[Array, "*rows outputs"], sizes: tuple[int, ...]) -> Float[Array, "*rows values"]:
-    """The probability of every feature vector by rank: features are independent given the logits."""
-    features = jnp.split(y, np.cumsum(sizes)[:-1], axis=-1)
-    values = zip(features, all_vectors(sizes).T, strict=True)
-    return jnp.exp(sum(jax.nn.log_softmax(x)[..., value] for x, value in values))
-
-
-def _look_up(
-    table: Float[Array, "rows outputs"], rows: tuple[tuple[int, ...], ...], wanted: list[Int[Array, ""]]
-) -> Float[Array, " outputs"]:
-    """The entry whose row is wanted. Few rows: compared one by one, which needs no gather."""
-    same = jnp.all(np.array(rows, np.int32) == jnp.stack(wanted)[None], axis=1)
-    return jnp.sum(jnp.where(same[:, None], table, 0), axis=0)
+def masks_of_draw(
+    key: Key[Array, ""], masks: Masks, architecture: Architecture
+) -> tuple[Key[Array, ""], Masks]:
+    """The masks that a draw of s' or o uses: those of its D, or new ones from the draw's key."""
+    if not architecture.network.redraw_masks:
+        return key, masks
+    key, key_masks = jr.split(key)
+    return key, draw_masks(key_masks, architecture)
 
 
 class Dropout(Posterior):
@@ -367,16 +293,8 @@ class Dropout(Posterior):
     importance weight then comes from other masks than its step, as theirs does.
     """
 
-    num_draws: ClassVar[int] = 8  # per particle: moments are read as averages over many particles
     ensemble: Float[Array, "members weights"]
     architecture: Architecture = eqx.field(static=True)
-    interpret: bool = eqx.field(static=True, default=False)  # the GPU's kernels on any machine, for tests
-
-    @property
-    def by_kernels(self) -> bool:
-        """Whether particles' D and U are computed by kernels: the same numbers, but for rounding."""
-        fits = self.architecture.network.layers == kernels.LAYERS and self.ensemble.dtype == jnp.float32
-        return fits and (self.interpret or kernels.available())
 
     @property
     def num_networks(self) -> int:
@@ -390,56 +308,16 @@ class Dropout(Posterior):
         return draw_masks(key, self.architecture)
 
     def dynamics(self, theta: Weights, epsilon: Masks) -> DropoutDynamics:
-        return DropoutDynamics(self.architecture.layers(theta), epsilon, self.architecture)
+        return DropoutDynamics(
+            w=self.architecture.layers(theta), masks=epsilon, architecture=self.architecture
+        )
 
-    def dynamics_of(
-        self, thetas: Float[Array, "particles weights"], i: Int[Array, ""], epsilon: Masks
-    ) -> DropoutDynamics:
-        if not self.by_kernels:
-            return self.dynamics(thetas[i], epsilon)
-        return DropoutDynamics(Particle(thetas, i, self.interpret), epsilon, self.architecture)
-
-    @property
-    def draws_once(self) -> bool:
-        return not self.architecture.network.redraw_masks
-
-    @property
-    def tries_at_once(self) -> int:
-        return TRIES_AT_ONCE if self.by_kernels and self.architecture.network.hidden >= kernels.LARGE else 1
-
-    def tabulate(
-        self, thetas: Float[Array, "particles weights"], i: Int[Array, " n"], epsilon: Array, rows: Rows
-    ) -> TabulatedDynamics | None:
-        """The networks of n draws at all rows at once: a few matrix products for each draw."""
-        if self.architecture.networks != "TO" or not self.draws_once:
-            return None
-        sizes = self.architecture.state_sizes
-        (s_T, a_T), (s_O, a_O, s_next_O) = (jnp.array(x, jnp.int32).T for x in rows)
-        vectors = jax.vmap(lambda s: feature_vector(s, sizes))
-        X_T = jax.vmap(self.architecture.inputs_T)(vectors(s_T), a_T)
-        X_O = jax.vmap(self.architecture.inputs_O)(vectors(s_O), a_O, vectors(s_next_O))
-
-        def one(draw: tuple[Int[Array, ""], Masks]) -> DropoutTable:
-            return self.dynamics_of(thetas, *draw).tabulate(X_T, X_O)
-
-        if self.by_kernels:
-            table = jax.vmap(one)((i, epsilon))
-        else:
-            table = jax.lax.map(one, (i, epsilon), batch_size=TABULATED_AT_ONCE)
-        return TabulatedDynamics(table, rows, self.architecture)
-
-    def sample(self, key: Key[Array, ""], theta: Weights) -> DropoutDynamics:
-        """w~ ~ dropout(. | w)."""
-        return self.dynamics(theta, self.draw(key, theta))
-
-    def gradient(
-        self, theta: Weights, masks: Masks, s: State, a: Action, s_next: State, o: Observation
-    ) -> Weights:
+    def gradient(self, theta: Weights, masks: Masks, step: Transition) -> Weights:
         """grad L in theta's layout, zero for a network that does not learn."""
 
         # Of the views, then joined: the gradient through the slices would be a sum of padded vectors.
         def L(w: Layers) -> Scalar:
-            return DropoutDynamics(w, masks, self.architecture).loss(s, a, s_next, o)
+            return DropoutDynamics(w=w, masks=masks, architecture=self.architecture).loss(*step)
 
         g, network = jax.grad(L)(self.architecture.layers(theta)), self.architecture.network
         T = _flat(g.T, self.architecture.num_weights("T"), network.learn_transition)
@@ -450,77 +328,14 @@ class Dropout(Posterior):
         self, key: Key[Array, ""], theta: Weights, s: State, a: Action, s_next: State, o: Observation
     ) -> Weights:
         """U: w - alpha grad L under a fresh mask. (Eq. 14 prints +; L is a cross-entropy, so it descends.)"""
-        return self._descend(theta, self.draw(key, theta), s, a, s_next, o)
+        return self.descend(theta, self.draw(key, theta), Transition(s, a, s_next, o))
 
-    def _descend(
-        self, theta: Weights, masks: Masks, s: State, a: Action, s_next: State, o: Observation
-    ) -> Weights:
-        gradient = self.gradient(theta, masks, s, a, s_next, o)
-        return theta - self.architecture.network.learning_rate * gradient
-
-    def update_all(
-        self,
-        keys: Key[Array, " n"],
-        thetas: Float[Array, "particles weights"],
-        i: Int[Array, " n"],
-        s: Int[Array, "n state_features"],
-        a: Action,
-        s_next: Int[Array, "n state_features"],
-        o: Observation,
-        learn: Bool[Array, ""],
-    ) -> Float[Array, "n weights"]:
-        """U of the particles i: their masks are drawn before (see `over_particles`)."""
-
-        def one(masks: Masks, i: Int[Array, ""], s: State, s_next: State) -> Weights:
-            if self.by_kernels:
-                return self._descend_in_place(thetas, i, masks, s, a, s_next, o, learn)
-            theta = thetas[i]
-            return jnp.where(learn, self._descend(theta, masks, s, a, s_next, o), theta)
-
-        masks = jax.vmap(lambda key: draw_masks(key, self.architecture))(keys)
-        return over_particles(one, bytes_of(thetas))(masks, i, s, s_next)
-
-    def _descend_in_place(
-        self,
-        thetas: Float[Array, "particles weights"],
-        i: Int[Array, ""],
-        masks: Masks,
-        s: State,
-        a: Action,
-        s_next: State,
-        o: Observation,
-        learn: Bool[Array, ""],
-    ) -> Weights:
-        """`_descend` of particle i by kernels; a network that does not learn gets a gradient of 0."""
-        architecture, network, examples = self.architecture, self.architecture.network, []
-
-        def add(
-            net: str, x: Array, words: Words, sizes: tuple[int, ...], values: Array, learns: bool
-        ) -> None:
-            found = Particle(thetas, i, self.interpret).forward(architecture.net(net), x[None], words)
-            y, h1, h2 = (array[0] for array in found)
-            dy = jax.grad(lambda y: -log_prob_of(y, sizes, values))(y)
-            slope_1, slope_2 = slopes(jnp.stack([h1, h2]), words, network.dropout)
-            examples.append(Example(x, h1, slope_1, h2, slope_2, jnp.where(learn & learns, dy, 0)))
-
-        if "T" in architecture.networks:
-            x = architecture.inputs_T(s, a)
-            add("T", x, masks[0], architecture.state_sizes, s_next, network.learn_transition)
-        if "O" in architecture.networks:
-            x = architecture.inputs_O(s, a, s_next)
-            add("O", x, masks[1], architecture.observation_sizes, o, network.learn_observation)
-        nets = tuple(architecture.net(net) for net in architecture.networks)
-        return kernels.descend(thetas, i, tuple(examples), nets, network.learning_rate, self.interpret)
+    def descend(self, theta: Weights, masks: Masks, step: Transition) -> Weights:
+        """w - alpha grad L under these masks."""
+        return theta - self.architecture.network.learning_rate * self.gradient(theta, masks, step)
 
     def predictive(
-        self,
-        key: Key[Array, ""],
-        theta: Weights,
-        s: State,
-        a: Action,
-        s_next: State,
-        o: Observation,
-        num_masks: int,
+        self, key: Key[Array, ""], theta: Weights, step: Transition, num_masks: int
     ) -> tuple[Scalar, Scalar]:
         """Eq. 12 at (s', o) by Monte Carlo: log p(s' | theta, s, a) and log p(o | theta, s, a, s').
 
@@ -530,7 +345,7 @@ class Dropout(Posterior):
         """
 
         def both(key: Key[Array, ""]) -> tuple[Scalar, Scalar]:
-            return self.sample(key, theta).log_probs(s, a, s_next, o)
+            return self.dynamics(theta, self.draw(key, theta)).log_probs(*step)
 
         log_T, log_O = jax.vmap(both)(jr.split(key, num_masks))
         return _log_mean_exp(log_T), _log_mean_exp(log_O)

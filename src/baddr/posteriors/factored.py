@@ -22,9 +22,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
-from baddr.core import prng
+from baddr import prng
 from baddr.core.pomdp import Action, Observation, Scalar, SplitDynamics, State
-from baddr.core.posterior import Draws, Posterior
+from baddr.core.posterior import Posterior
 from baddr.posteriors.dirichlet import Counts
 
 Slice = Literal["s", "s_next", "o"]
@@ -461,9 +461,10 @@ class Factored(Posterior):
         return None if self.expected else jr.bits(key, (2,))
 
     def dynamics(self, theta: FactoredCounts, epsilon: PyTree) -> FactoredDynamics:
-        return self.dynamics_of(jax.tree.map(lambda x: x[None], theta), jnp.int32(0), epsilon)
+        return self.dynamics_among(jax.tree.map(lambda x: x[None], theta), jnp.int32(0), epsilon)
 
-    def dynamics_of(self, thetas: FactoredCounts, i: Int[Array, ""], epsilon: PyTree) -> FactoredDynamics:
+    def dynamics_among(self, thetas: FactoredCounts, i: Int[Array, ""], epsilon: PyTree) -> FactoredDynamics:
+        """The D of particle i among stacked theta, of which it reads single rows."""
         return FactoredDynamics(thetas.counts, i, thetas.edges[i], self.known, self.layout, epsilon)
 
     def update(
@@ -478,30 +479,6 @@ class Factored(Posterior):
         grows = jnp.asarray(learned[:, nodes])[a]
         counts = theta.counts.at[jnp.where(grows, index, theta.counts.shape[0])].add(1, mode="drop")
         return FactoredCounts(counts, theta.edges)
-
-    def observation_draws(
-        self, key: Key[Array, ""], theta: FactoredCounts, s: State, a: Action, s_next: State, o: Observation
-    ) -> Draws:
-        return None if self.expected else super().observation_draws(key, theta, s, a, s_next, o)
-
-    def observation_moments(
-        self, theta: FactoredCounts, s: State, a: Action, s_next: State, o: Observation, draws: Draws
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """Mean and variance of a product of independent Dirichlet entries, in closed form."""
-        n, m = len(s), len(o)
-        D = self.dynamics(theta, None)
-        mean = jnp.exp(D.observation_log_prob(s, a, s_next, o))
-        _, tables = _split(self.layout, tuple(range(n, n + m)))
-        if not tables:
-            return mean, jnp.zeros(())
-        rows = D.rows(tables, a, [*s, *s_next, *o])
-        total = jnp.sum(rows, axis=1)
-        entry = entries(rows, o[np.array(tables) - n])
-        learned = jnp.asarray(np.array(self.layout.learned)[:, tables])[a]
-        # E[p^2] / E[p]^2 = (1 + 1 / alpha) / (1 + 1 / total) for an entry alpha that is learned.
-        alpha = jnp.where(learned & (entry > 0), entry, jnp.inf)
-        ratio = (1 + 1 / alpha) / (1 + jnp.where(learned, 1 / total, 0))
-        return mean, mean**2 * (jnp.prod(ratio) - 1)
 
     def log_score(self, theta: FactoredCounts) -> Scalar:
         """The Bayesian-Dirichlet score of theta's structure: log p(the data in its counts | structure)."""

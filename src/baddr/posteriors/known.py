@@ -1,10 +1,9 @@
 """A point mass: the dynamics are known and nothing is learned."""
 
-import jax.numpy as jnp
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Key
 
 from baddr.core.pomdp import Action, Dynamics, Observation, State
-from baddr.core.posterior import Draws, Posterior
+from baddr.core.posterior import Posterior
 
 
 class Known(Posterior):
@@ -25,13 +24,3 @@ class Known(Posterior):
         self, key: Key[Array, ""], theta: tuple[()], s: State, a: Action, s_next: State, o: Observation
     ) -> tuple[()]:
         return ()
-
-    def observation_draws(
-        self, key: Key[Array, ""], theta: tuple[()], s: State, a: Action, s_next: State, o: Observation
-    ) -> None:
-        return None
-
-    def observation_moments(
-        self, theta: tuple[()], s: State, a: Action, s_next: State, o: Observation, draws: Draws
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        return jnp.exp(self.D.observation_log_prob(s, a, s_next, o)), jnp.zeros(())

@@ -1,12 +1,10 @@
 """Partially known dynamics: T from one posterior, O from another, each of which may be a point mass."""
 
-import jax
-import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, Int, Key, PyTree
+from jaxtyping import Array, Key, PyTree
 
 from baddr.core.pomdp import Action, Dynamics, Observation, Scalar, SplitDynamics, State
-from baddr.core.posterior import Draws, Posterior, Theta
+from baddr.core.posterior import Posterior, Theta
 from baddr.posteriors.known import Known
 
 
@@ -58,22 +56,10 @@ class Partial(Posterior):
         key_T, key_O = jr.split(key)
         return self.transition.draw(key_T, theta[0]), self.observation.draw(key_O, theta[1])
 
-    @property
-    def draws_once(self) -> bool:
-        return self.transition.draws_once and self.observation.draws_once
-
     def dynamics(self, theta: tuple[Theta, Theta], epsilon: tuple[PyTree, PyTree]) -> PartialDynamics:
         return PartialDynamics(
             split(self.transition.dynamics(theta[0], epsilon[0])),
             split(self.observation.dynamics(theta[1], epsilon[1])),
-        )
-
-    def dynamics_of(
-        self, thetas: tuple[Theta, Theta], i: Int[Array, ""], epsilon: tuple[PyTree, PyTree]
-    ) -> PartialDynamics:
-        return PartialDynamics(
-            split(self.transition.dynamics_of(thetas[0], i, epsilon[0])),
-            split(self.observation.dynamics_of(thetas[1], i, epsilon[1])),
         )
 
     def update(
@@ -90,42 +76,3 @@ class Partial(Posterior):
             self.transition.update(key_T, theta[0], s, a, s_next, o),
             self.observation.update(key_O, theta[1], s, a, s_next, o),
         )
-
-    def update_all(
-        self,
-        keys: Key[Array, " n"],
-        thetas: tuple[Theta, Theta],
-        i: Int[Array, " n"],
-        s: Int[Array, "n state_features"],
-        a: Action,
-        s_next: Int[Array, "n state_features"],
-        o: Observation,
-        learn: Bool[Array, ""],
-    ) -> tuple[Theta, Theta]:
-        keys_T, keys_O = jnp.moveaxis(jax.vmap(jr.split)(keys), 1, 0)
-        return (
-            self.transition.update_all(keys_T, thetas[0], i, s, a, s_next, o, learn),
-            self.observation.update_all(keys_O, thetas[1], i, s, a, s_next, o, learn),
-        )
-
-    def observation_moments(
-        self,
-        theta: tuple[Theta, Theta],
-        s: State,
-        a: Action,
-        s_next: State,
-        o: Observation,
-        draws: Draws,
-    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        return self.observation.observation_moments(theta[1], s, a, s_next, o, draws)
-
-    def observation_draws(
-        self,
-        key: Key[Array, ""],
-        theta: tuple[Theta, Theta],
-        s: State,
-        a: Action,
-        s_next: State,
-        o: Observation,
-    ) -> Draws:
-        return self.observation.observation_draws(key, theta[1], s, a, s_next, o)

@@ -19,9 +19,9 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.agents.learners.dpfrl import ActorCritic, Seen
-from baddr.core.particles import one_by_one
+from baddr.agents.learners.settings import DPFRL
 from baddr.core.pomdp import POMDP, Scalar
-from baddr.settings import DPFRL
+from baddr.fast.loops import one_by_one
 
 CLIP_GUARD = 1e-6  # added to a gradient's norm before dividing by it
 

@@ -20,8 +20,8 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.agents.learners.encoders import GridEncoder, Linear, OneHotEncoder, kaiming, make_encoder
+from baddr.agents.learners.settings import DPFRL
 from baddr.core.pomdp import POMDP
-from baddr.settings import DPFRL
 
 VARIANCE_FLOOR = 1e-5  # of the batch norm
 

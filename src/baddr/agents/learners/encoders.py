@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, Key
 
+from baddr.agents.learners.settings import DPFRL
 from baddr.errors import UserError
-from baddr.settings import DPFRL
 
 SMALLEST_GRID = 12  # features from which `auto` takes an observation for a grid
 CHANNELS = (32, 64, 64)  # of the three convolutions

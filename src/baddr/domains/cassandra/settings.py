@@ -4,8 +4,8 @@ import warnings
 from dataclasses import dataclass
 from typing import Literal
 
+from baddr.core.checks import wrong
 from baddr.domains.entry import Entry, Names, Preset, by_module, file_presets
-from baddr.settings import wrong
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
-from baddr.core.prng import categorical
+from baddr.core.posterior import sample
 from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings, names
 from baddr.domains.collision_avoidance.view import RENDERER
 from baddr.domains.domain import Domain, takes_fields_of
@@ -28,6 +28,7 @@ from baddr.domains.tables import KNOWN, dirichlet_counts
 from baddr.posteriors import Graph, Posterior
 from baddr.posteriors.factored import Computed, Node, parents
 from baddr.posteriors.partial import split
+from baddr.prng import categorical
 
 DOWN, STAY, UP = range(3)
 MOVE_COST = 1.0
@@ -194,7 +195,7 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles, size:
     """The mean over D ~ p(.; theta) of all particles of the obstacle's policy (down, stay, up)."""
 
     def one(key: Key[Array, ""], theta) -> Array:
-        return believed_policy(split(posterior.sample(key, theta)), size)
+        return believed_policy(split(sample(posterior, key, theta)), size)
 
     p = jax.vmap(one)(jr.split(key, belief.num_particles), belief.states.theta)
     return {"obstacle_mean": jnp.sum(belief.weights[:, None] * p, axis=0)}

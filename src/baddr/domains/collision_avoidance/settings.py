@@ -1,10 +1,13 @@
 """Collision avoidance's settings, names and presets. Needs no JAX."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from baddr.domains.entry import Entry, Names, Preset, by_module
-from baddr.settings import DPFRL, Filter, Network, Planner, Pretrain, wrong
+from baddr.core.checks import wrong
+from baddr.core.filters import Importance
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.planners.po_uct import PoUct
+from baddr.posteriors.settings import Network, Pretrain
 
 
 @dataclass(frozen=True)
@@ -61,23 +64,22 @@ def names(settings: CollisionAvoidanceSettings) -> Names:
 PAPER = Preset(
     runs=35000,
     episodes=500,
-    planner=Planner(num_simulations=256, exploration=1000.0),
-    filter=Filter(kind="importance", num_particles=128, resample_below=32.0),
-    network=Network(hidden=64, dropout=0.5, learning_rate=0.0005, learn_observation=False),
-    pretrain=Pretrain(batches=8192, batch_size=32, learning_rate=0.05, optimizer="sgd"),
+    groups={
+        "planner": PoUct(num_simulations=256, exploration=1000.0),
+        "filter": Importance(num_particles=128, resample_below=32.0),
+        "network": Network(hidden=64, dropout=0.5, learning_rate=0.0005, learn_observation=False),
+        "pretrain": Pretrain(batches=8192, batch_size=32, learning_rate=0.05, optimizer="sgd"),
+    },
 )
 
 
 def presets(settings: CollisionAvoidanceSettings) -> dict[str, Preset]:
     return {
-        "quick": replace(PAPER, runs=64, episodes=100),
-        "quick/network": replace(PAPER, runs=32, episodes=100),
+        "quick": PAPER.changed(64, 100),
+        "quick/network": PAPER.changed(32, 100),
         "paper": PAPER,
+        **learners(600_000, learning_rate=1e-4, num_particles=30),
     }
-
-
-def dpfrl(settings: CollisionAvoidanceSettings) -> tuple[DPFRL, int]:
-    return DPFRL(learning_rate=1e-4, num_particles=30), 600_000
 
 
 ENTRY = Entry(
@@ -86,5 +88,4 @@ ENTRY = Entry(
     names=names,
     presets=presets,
     make_domain=by_module("baddr.domains.collision_avoidance.model"),
-    dpfrl=dpfrl,
 )

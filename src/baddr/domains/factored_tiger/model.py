@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Key
 
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
+from baddr.core.posterior import sample
 from baddr.domains.domain import Domain, takes_fields_of
 from baddr.domains.factored_tiger.settings import FactoredTigerSettings, names
 from baddr.domains.factored_tiger.view import RENDERER
@@ -71,7 +72,7 @@ def make_domain(settings: FactoredTigerSettings) -> Domain:
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
         """A hearing accuracy ~ Beta(right, wrong) for each door."""
-        return drawn.sample(key, drawn.prior(key))
+        return sample(drawn, key, drawn.prior(key))
 
     def flat_counts() -> Counts:
         listens = (jnp.arange(3) == LISTEN)[:, None, None]

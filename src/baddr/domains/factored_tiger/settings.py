@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from baddr.core.checks import wrong
 from baddr.domains.entry import Entry, Names, by_module
 from baddr.domains.tiger import settings as tiger
 from baddr.domains.tiger.settings import Doors
-from baddr.settings import wrong
 
 
 @dataclass(frozen=True)
@@ -34,5 +34,4 @@ ENTRY = Entry(
     names=names,
     presets=tiger.presets,
     make_domain=by_module("baddr.domains.factored_tiger.model"),
-    dpfrl=tiger.dpfrl,
 )

@@ -20,11 +20,12 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
-from baddr.core.prng import categorical
+from baddr.core.posterior import sample
 from baddr.domains.domain import Domain, takes_fields_of
 from baddr.domains.gridverse.settings import GridverseSettings, names
 from baddr.domains.gridverse.view import RENDERER
 from baddr.posteriors import Posterior
+from baddr.prng import categorical
 
 FORWARD, LEFT, RIGHT = range(3)
 BEYOND, FLOOR, WALL, GOAL = range(4)
@@ -184,7 +185,7 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
         return jnp.sum((s_next - start)[:2] * heading(start), dtype=jnp.float32)
 
     def moments(keys: Key[Array, " _"], theta) -> tuple[Array, Array]:
-        D = posterior.sample(keys[0], theta)
+        D = sample(posterior, keys[0], theta)
         x = jax.vmap(lambda key: advance(D, key))(keys[1:])
         return jnp.mean(x), jnp.mean(x**2)
 

@@ -3,8 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from baddr.domains.entry import Entry, Names, Preset, by_module
-from baddr.settings import DPFRL, Filter, Network, Planner, Pretrain, wrong
+from baddr.core.checks import wrong
+from baddr.core.filters import Rejection
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.planners.po_uct import PoUct
+from baddr.posteriors.settings import Network, Pretrain
 
 
 @dataclass(frozen=True)
@@ -46,27 +49,28 @@ def names(settings: GridverseSettings) -> Names:
 PAPER = Preset(
     runs=50,
     episodes=250,
-    planner=Planner(num_simulations=8, exploration=1.0),
-    filter=Filter(kind="rejection", num_particles=8),
-    network=Network(hidden=256, dropout=0.1, inputs=("scaled", "scaled", "onehot"), learning_rate=0.0005),
-    pretrain=Pretrain(batches=512, batch_size=32, learning_rate=0.0025, optimizer="adam"),
+    groups={
+        "planner": PoUct(num_simulations=8, exploration=1.0),
+        "filter": Rejection(num_particles=8),
+        "network": Network(
+            hidden=256, dropout=0.1, inputs=("scaled", "scaled", "onehot"), learning_rate=0.0005
+        ),
+        "pretrain": Pretrain(batches=512, batch_size=32, learning_rate=0.0025, optimizer="adam"),
+    },
 )
 
 
 def presets(settings: GridverseSettings) -> dict[str, Preset]:
     # One cell a step cannot give the paper's returns; these lengths can (docs/domains/gridverse.md).
     domain = {"forward_length": 4 if settings.size < 32 else 8}
-    fits = replace(PAPER.pretrain, batches=4096)
+    particles = 30 if settings.size < 32 else 15
     return {
-        "quick": replace(PAPER, runs=8, episodes=50),
+        "quick": PAPER.changed(8, 50),
         # The table's 512 batches leave the networks short of their simulator, so `quick` trains them longer.
-        "quick/network": replace(PAPER, runs=8, episodes=50, pretrain=fits),
+        "quick/network": PAPER.changed(8, 50, pretrain={"batches": 4096}),
         "paper": replace(PAPER, domain=domain),
+        **learners(20_000, domain, learning_rate=1e-3, num_particles=particles),
     }
-
-
-def dpfrl(settings: GridverseSettings) -> tuple[DPFRL, int]:
-    return DPFRL(learning_rate=1e-3, num_particles=30 if settings.size < 32 else 15), 20_000
 
 
 ENTRY = Entry(
@@ -75,5 +79,4 @@ ENTRY = Entry(
     names=names,
     presets=presets,
     make_domain=by_module("baddr.domains.gridverse.model"),
-    dpfrl=dpfrl,
 )

@@ -18,12 +18,14 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from baddr.core.particles import Particles, bytes_of, over_particles
+from baddr.core.particles import Particles, tree_at_index
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
 from baddr.domains.domain import Domain, takes_fields_of
 from baddr.domains.road_racing.settings import RoadRacingSettings, names
 from baddr.domains.road_racing.view import RENDERER
 from baddr.domains.tables import dirichlet_counts
+from baddr.fast.choose import models_of
+from baddr.fast.loops import bytes_of, over_particles
 from baddr.posteriors import Graph, Posterior
 from baddr.posteriors.factored import Computed, Feature, Node, parents
 from baddr.posteriors.partial import split
@@ -225,8 +227,11 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
     """
     lanes, n, thetas = belief.states.s.shape[-1] - 1, belief.num_particles, belief.states.theta
 
+    models = models_of(posterior)
+
     def speeds(key: Key[Array, ""], i: Int[Array, ""]) -> Array:
-        return believed_speeds(split(posterior.sample_of(key, thetas, i)), lanes)
+        epsilon = posterior.draw(key, tree_at_index(thetas, i))
+        return believed_speeds(split(models.dynamics(thetas, i, epsilon)), lanes)
 
     # Nine lanes have .65 GB of weights: they are not copied for this.
     p = over_particles(speeds, bytes_of(thetas))(jr.split(key, n), jnp.arange(n, dtype=jnp.int32))

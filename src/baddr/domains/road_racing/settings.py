@@ -1,10 +1,13 @@
 """Road racing's settings, names and presets. Needs no JAX."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from baddr.domains.entry import Entry, Names, Preset, by_module
-from baddr.settings import DPFRL, Filter, Network, Planner, Pretrain, wrong
+from baddr.core.checks import wrong
+from baddr.core.filters import Rejection
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.planners.po_uct import PoUct
+from baddr.posteriors.settings import Network, Pretrain
 
 
 @dataclass(frozen=True)
@@ -50,18 +53,19 @@ MAX_GAP = 0.25
 PAPER_3 = Preset(
     runs=1000,
     episodes=200,
-    planner=Planner(num_simulations=128, exploration=15.0, depth=3),
-    filter=Filter(kind="rejection", num_particles=1024),
-    # The table has an online learning rate for nine lanes only; that three lanes share it is our choice.
-    network=Network(hidden=32, dropout=0.1, learning_rate=0.0001),
-    pretrain=Pretrain(batches=2048, batch_size=64, learning_rate=0.005, max_gap=MAX_GAP),
+    groups={
+        "planner": PoUct(num_simulations=128, exploration=15.0, depth=3),
+        "filter": Rejection(num_particles=1024),
+        # The table has an online learning rate for nine lanes only; that three lanes share it is our choice.
+        "network": Network(hidden=32, dropout=0.1, learning_rate=0.0001),
+        "pretrain": Pretrain(batches=2048, batch_size=64, learning_rate=0.005, max_gap=MAX_GAP),
+    },
 )
-PAPER_9 = replace(
-    PAPER_3,
-    runs=300,
-    episodes=300,
-    network=Network(hidden=256, dropout=0.1, learning_rate=0.0001),
-    pretrain=Pretrain(batches=16384, batch_size=256, learning_rate=0.0025, max_gap=MAX_GAP),
+PAPER_9 = PAPER_3.changed(
+    300,
+    300,
+    network={"hidden": 256},
+    pretrain={"batches": 16384, "batch_size": 256, "learning_rate": 0.0025},
 )
 
 
@@ -71,18 +75,18 @@ def presets(settings: RoadRacingSettings) -> dict[str, Preset]:
     paper = PAPER_9 if large else PAPER_3
     # With the table's SGD the networks hardly learn anything; with Adam, and longer, they fit. With larger
     # rates they fit better, but learn more slowly online (docs/domains/road-racing.md).
-    fits = replace(paper.pretrain, batches=8192, batch_size=64, learning_rate=0.002, optimizer="adam")
-    quick = replace(paper, runs=8, episodes=20, pretrain=fits)
+    fits = {"batches": 8192, "batch_size": 64, "learning_rate": 0.002, "optimizer": "adam"}
+    quick = paper.changed(8, 20, pretrain=fits)
     if large:  # 1024 particles with networks of 256 nodes would take hours
-        network, fits = replace(paper.network, hidden=64, inputs="onehot"), replace(fits, learning_rate=0.005)
-        quick = replace(quick, runs=4, episodes=10, network=network, pretrain=fits)
-    return {"quick": replace(paper, runs=64, episodes=40), "quick/network": quick, "paper": paper}
-
-
-def dpfrl(settings: RoadRacingSettings) -> tuple[DPFRL, int]:
-    if settings.lanes < 6:
-        return DPFRL(learning_rate=1e-3, num_particles=15), 40_000
-    return DPFRL(learning_rate=3e-4, num_particles=15), 20_000
+        network, fits = {"hidden": 64, "inputs": "onehot"}, fits | {"learning_rate": 0.005}
+        quick = paper.changed(4, 10, network=network, pretrain=fits)
+    rate, episodes = (3e-4, 20_000) if large else (1e-3, 40_000)
+    return {
+        "quick": paper.changed(64, 40),
+        "quick/network": quick,
+        "paper": paper,
+        **learners(episodes, learning_rate=rate, num_particles=15),
+    }
 
 
 ENTRY = Entry(
@@ -91,5 +95,4 @@ ENTRY = Entry(
     names=names,
     presets=presets,
     make_domain=by_module("baddr.domains.road_racing.model"),
-    dpfrl=dpfrl,
 )

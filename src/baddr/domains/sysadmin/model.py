@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Key
 
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
+from baddr.core.posterior import sample
 from baddr.domains.domain import Domain, takes_fields_of
 from baddr.domains.sysadmin.settings import SysadminSettings, names
 from baddr.domains.sysadmin.view import RENDERER
@@ -102,7 +103,7 @@ def make_domain(settings: SysadminSettings) -> Domain:
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
         """Each row from its Dirichlet."""
-        return drawn.sample(key, drawn.prior(key))
+        return sample(drawn, key, drawn.prior(key))
 
     def flat_counts() -> Counts:
         T, O = transition_table(expected, pomdp), observation_table(expected, pomdp)

@@ -1,10 +1,13 @@
 """Sysadmin's settings, names and presets. Needs no JAX."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from baddr.domains.entry import Entry, Names, Preset, by_module
-from baddr.settings import Filter, Network, Planner, Pretrain, wrong
+from baddr.core.checks import wrong
+from baddr.core.filters import Importance
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.planners.po_uct import PoUct
+from baddr.posteriors.settings import Network, Pretrain
 
 
 @dataclass(frozen=True)
@@ -44,15 +47,22 @@ def names(settings: SysadminSettings) -> Names:
 SIZES = Preset(  # not in the paper: the sizes are ours
     runs=64,
     episodes=50,
-    planner=Planner(num_simulations=1024, exploration=10.0, depth=10),
-    filter=Filter(kind="importance", num_particles=512, resample_below=128.0),
-    network=Network(hidden=64, dropout=0.1, learning_rate=0.0005),
-    pretrain=Pretrain(batches=8192, batch_size=64, learning_rate=0.05, optimizer="sgd"),
+    groups={
+        "planner": PoUct(num_simulations=1024, exploration=10.0, depth=10),
+        "filter": Importance(num_particles=512, resample_below=128.0),
+        "network": Network(hidden=64, dropout=0.1, learning_rate=0.0005),
+        "pretrain": Pretrain(batches=8192, batch_size=64, learning_rate=0.05, optimizer="sgd"),
+    },
 )
 
 
 def presets(settings: SysadminSettings) -> dict[str, Preset]:
-    return {"quick": SIZES, "quick/network": replace(SIZES, runs=8), "paper": SIZES}
+    return {
+        "quick": SIZES,
+        "quick/network": SIZES.changed(8, SIZES.episodes),
+        "paper": SIZES,
+        **learners(),
+    }
 
 
 ENTRY = Entry(

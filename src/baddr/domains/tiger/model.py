@@ -13,14 +13,16 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from baddr.core.particles import Particles, bytes_of, mass_of, over_particles
-from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
+from baddr.core.particles import Particles, mass_of
+from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table, Transition
 from baddr.domains.domain import Domain, takes_fields_of
 from baddr.domains.tables import KNOWN
 from baddr.domains.tiger.settings import TigerSettings, names
 from baddr.domains.tiger.view import RENDERER
+from baddr.fast.loops import bytes_of, over_particles
 from baddr.posteriors import Counts, Graph, Posterior
 from baddr.posteriors.factored import Node, parents
+from baddr.posteriors.moments import observation_draws, observation_moments
 
 LISTEN = 2
 NULL = 2
@@ -120,9 +122,9 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
 
     def accuracy(key: Key[Array, ""], theta, side: Array) -> tuple[Array, Array, Array | None]:
         s = jnp.concatenate([side[None], irrelevant])
-        heard = theta, s, jnp.int32(LISTEN), s, side[None]
-        draws = posterior.observation_draws(key, *heard)
-        return *posterior.observation_moments(*heard, draws), draws
+        heard = Transition(s, jnp.int32(LISTEN), s, side[None])
+        draws = observation_draws(posterior, key, theta, heard)
+        return *observation_moments(posterior, theta, heard, draws), draws
 
     sides = jnp.arange(2, dtype=jnp.int32)
     keys = jr.split(key, belief.num_particles)

@@ -1,10 +1,13 @@
 """Tiger's settings, names and presets. Needs no JAX."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from baddr.domains.entry import Entry, Names, Preset, by_module
-from baddr.settings import DPFRL, Filter, Network, Planner, Pretrain, wrong
+from baddr.core.checks import wrong
+from baddr.core.filters import Importance
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.planners.po_uct import PoUct
+from baddr.posteriors.settings import Network, Pretrain
 
 
 @dataclass(frozen=True)
@@ -54,26 +57,23 @@ def names(settings: Doors) -> Names:
 PAPER = Preset(
     runs=7500,
     episodes=400,
-    planner=Planner(num_simulations=4096, exploration=100.0),
-    filter=Filter(kind="importance", num_particles=1024, resample_below=128.0),
-    network=Network(hidden=32, dropout=0.5, learning_rate=0.005),
-    pretrain=Pretrain(batches=4096, batch_size=32, learning_rate=0.1, optimizer="sgd"),
+    groups={
+        "planner": PoUct(num_simulations=4096, exploration=100.0),
+        "filter": Importance(num_particles=1024, resample_below=128.0),
+        "network": Network(hidden=32, dropout=0.5, learning_rate=0.005),
+        "pretrain": Pretrain(batches=4096, batch_size=32, learning_rate=0.1, optimizer="sgd"),
+    },
 )
 
 
 def presets(settings: Doors) -> dict[str, Preset]:
     return {
-        "quick": replace(PAPER, runs=64, episodes=100),
+        "quick": PAPER.changed(64, 100),
         # Eight of the table's 1, 4 or 8: one alone hardly learns in so few episodes (docs/results.md).
-        "quick/network": replace(
-            PAPER, runs=24, episodes=40, pretrain=replace(PAPER.pretrain, num_networks=8)
-        ),
+        "quick/network": PAPER.changed(24, 40, pretrain={"num_networks": 8}),
         "paper": PAPER,
+        **learners(40_000, learning_rate=1e-4, num_particles=30),
     }
-
-
-def dpfrl(settings: Doors) -> tuple[DPFRL, int]:
-    return DPFRL(learning_rate=1e-4, num_particles=30), 40_000
 
 
 ENTRY = Entry(
@@ -82,5 +82,4 @@ ENTRY = Entry(
     names=names,
     presets=presets,
     make_domain=by_module("baddr.domains.tiger.model"),
-    dpfrl=dpfrl,
 )

@@ -26,13 +26,12 @@ from jax.extend.random import define_prng_impl
 from jax.interpreters import batching, mlir
 from jaxtyping import Array, Float, Int, Key, UInt32
 
-from baddr.fast.compiler import LONGEST_SUM
-
 STREAMS = 2  # raise it when a run of the same seed draws other numbers: it could not go on where it stopped
 ROUNDS = 13
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 UNROLLED = 8  # values of a running sum
 MANY = 64
+LONGEST_SUM = 4096  # that is accurate to five digits, added up one by one
 PARITY = np.uint32(0x1BD11BDA)
 SPLIT, FOLD_IN, BITS = (np.uint32(i) for i in range(3))  # one domain of counters per use
 
@@ -144,12 +143,16 @@ def running_sum(p: Float[Array, "*rows values"]) -> Float[Array, "*rows values"]
     """`cumsum` over the last axis. Few values are written out: they fuse with what surrounds them. Many in a
     row, but not too many for rounding to add up, are added one by one on a CPU, in a loop: XLA's own sum of
     1024 is eight kernels."""
-    if p.ndim == 1 and MANY < p.shape[0] <= LONGEST_SUM and jax.default_backend() == "cpu":
-        add = lambda total, x: (total + x, total + x)
-        return jax.lax.scan(add, jnp.zeros((), p.dtype), p)[1]
+    if p.ndim == 1 and MANY < p.shape[0] <= LONGEST_SUM:
+        return jax.lax.platform_dependent(p, cpu=_one_by_one, default=jnp.cumsum)
     if p.shape[-1] > UNROLLED:
         return jnp.cumsum(p, axis=-1)
     return jnp.stack(list(accumulate(p[..., i] for i in range(p.shape[-1]))), axis=-1)
+
+
+def _one_by_one(p: Float[Array, " n"]) -> Float[Array, " n"]:
+    add = lambda total, x: (total + x, total + x)
+    return jax.lax.scan(add, jnp.zeros((), p.dtype), p)[1]
 
 
 def uniform_integers(key: Key[Array, ""], sizes: Int[np.ndarray, "..."]) -> Int[Array, "..."]:

@@ -1,0 +1,28 @@
+"""The tabular BA-POMDP (Ross et al. 2011): GBAPOMDP(pomdp, Dirichlet(counts)). Needs no JAX."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic
+
+from baddr.agents.base import Bayesian, F, P, Prior, Request, known_prior
+from baddr.core.filters import Importance
+from baddr.planners.po_uct import PoUct
+
+
+@dataclass(frozen=True)
+class BaPomcp(Bayesian, Generic[P, F]):
+    about: ClassVar[str] = "tabular Dirichlet counts, PO-UCT with the expected model of the root particle"
+    needs: ClassVar[str | None] = "counts"
+
+    planner: P = field(default_factory=PoUct)  # type: ignore[assignment]
+    filter: F = field(default_factory=Importance)  # type: ignore[assignment]
+
+    def prior(self, request: Request) -> Prior:
+        from baddr.agents.needs import lacks
+        from baddr.posteriors.dirichlet import Dirichlet
+
+        domain, pomdp = request.domain, request.domain.pomdp
+        if domain.counts is None:
+            rows = pomdp.num_states * pomdp.num_actions
+            tables = f"{rows * pomdp.num_states:,} and {rows * pomdp.num_observations:,} counts a particle"
+            raise lacks(domain, "ba-pomcp", "counts", f"tables of T and O would have {tables}")
+        return known_prior(Dirichlet(domain.counts, pomdp.state_sizes, pomdp.observation_sizes))

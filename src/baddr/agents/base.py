@@ -1,0 +1,120 @@
+"""What an agent is to the laboratory: settings that build a life. Needs no JAX.
+
+An agent is one file with a frozen dataclass, and one line in `agents.AGENTS`. The fields of the dataclass are
+groups of settings: flags of the command line (`--planner.depth`) and tables of config.toml.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from baddr.agents.life import Life
+    from baddr.core.posterior import Posterior
+    from baddr.domains.domain import Domain
+
+P = TypeVar("P")  # the kind of a planner
+F = TypeVar("F")  # of a filter
+Q = TypeVar("Q")  # of a posterior of the user's own
+
+Progress = Callable[[int, int, float], None]  # batches done, batches in all, mean loss of the last block
+Test = Callable[[], Any]  # how well a trained prior fits: found on disk or measured now, which takes seconds
+MICROSECONDS_PER_STEP = {"cpu": 0.5, "gpu": 0.01}  # of planning, at a full chunk: see benchmarks/
+
+
+@dataclass(frozen=True)
+class Request:
+    """What an agent is built for."""
+
+    domain: "Domain"
+    seed: int = 0
+    trace: bool = False  # keep the belief after every step
+    domain_settings: Any = None  # the values that the domain was made of: a trained prior is kept under them
+
+
+class Built(NamedTuple):
+    """An agent's life, whose networks may be shapes yet: enough to size an experiment and compile it; and
+    what gives the real one, with the test of its networks where it has some."""
+
+    life: "Life"
+    train: "Callable[[Progress | None], tuple[Life, Test | None]]"
+
+
+class Prior(NamedTuple):
+    """A posterior whose networks may be shapes yet, and what gives the real one."""
+
+    like: "Posterior"
+    train: "Callable[[Progress | None], tuple[Posterior, Test | None]]"
+
+
+def known_prior(posterior: "Posterior") -> Prior:
+    """One that needs no training."""
+    return Prior(posterior, lambda progress: (posterior, None))
+
+
+class AgentSettings(ABC):
+    """All that is chosen about an agent."""
+
+    about: ClassVar[str]  # in a line
+    variant: ClassVar[str] = ""  # NAME/VARIANT of a domain's presets, where there is one, is for this agent
+    needs: ClassVar[str | None] = None  # the member of a Domain that it cannot do without
+    learns: ClassVar[bool] = True  # it keeps what it learns: a result can be another one's --prior
+
+    @abstractmethod
+    def build(self, request: Request) -> Built:
+        """The agent's life in a domain."""
+
+    @abstractmethod
+    def seconds_per_step(self, platform: str) -> float:
+        """About what a real step of a run takes, for an estimate."""
+
+    def groups(self) -> dict[str, Any]:
+        """The groups of settings, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    def problems(self) -> list[str]:
+        """What is wrong with the settings."""
+        checked = [group for group in self.groups().values() if hasattr(group, "problems")]
+        return [sentence for group in checked for sentence in group.problems()]
+
+
+class Bayesian(AgentSettings):
+    """An agent with a belief: a posterior, a filter and a planner."""
+
+    @abstractmethod
+    def prior(self, request: Request) -> Prior:
+        """The posterior that its beliefs start from."""
+
+    def build(self, request: Request) -> Built:
+        from baddr.agents.life import BayesianLife
+        from baddr.core.agent import Agent
+        from baddr.core.gba_pomdp import GBAPOMDP
+        from baddr.fast.choose import fast_agent, with_posterior
+
+        domain, prior = request.domain, self.prior(request)
+        describe = domain.describe if self.learns else None
+        gba = GBAPOMDP(domain.pomdp, prior.like)
+        planner, filter = (made_for(domain, self.groups().get(name)) for name in ("planner", "filter"))
+        agent = fast_agent(Agent(gba, filter, planner or _uniform(), describe, request.trace))
+
+        def train(progress: Progress | None) -> "tuple[Life, Test | None]":
+            posterior, test = prior.train(progress)
+            return BayesianLife(with_posterior(agent, posterior), domain.pomdp), test
+
+        return Built(BayesianLife(agent, domain.pomdp), train)
+
+    def seconds_per_step(self, platform: str) -> float:
+        simulations = getattr(self.groups().get("planner"), "num_simulations", 0)
+        return 1e-6 * MICROSECONDS_PER_STEP.get(platform, 0.01) * 3 * simulations
+
+
+def made_for(domain: "Domain", value: Any) -> Any:
+    """The planner or filter that the settings stand for; a value that is one itself as it is."""
+    return value.build(domain) if hasattr(value, "build") else value
+
+
+def _uniform() -> Any:
+    from baddr.planners.uniform import Uniform
+
+    return Uniform()

@@ -1,0 +1,42 @@
+"""The factored BA-POMDP (Katt et al. 2019): GBAPOMDP(pomdp, Factored(graph)). Needs no JAX."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic
+
+from baddr.agents.base import Bayesian, F, P, Prior, Request, known_prior
+from baddr.core.filters import Importance
+from baddr.errors import UserError, nearest
+from baddr.planners.po_uct import PoUct
+from baddr.posteriors.settings import FactoredSettings
+
+
+@dataclass(frozen=True)
+class FbaPomcp(Bayesian, Generic[P, F]):
+    about: ClassVar[str] = "the same with a Bayes network per action: counts for what is uncertain only"
+    needs: ClassVar[str | None] = "graphs"
+
+    planner: P = field(default_factory=PoUct)  # type: ignore[assignment]
+    filter: F = field(default_factory=Importance)  # type: ignore[assignment]
+    factored: FactoredSettings = field(default_factory=FactoredSettings)
+
+    def prior(self, request: Request) -> Prior:
+        """The Bayes network with the chosen structure; one that cannot fit is refused before it is made."""
+        from baddr.agents.needs import lacks
+        from baddr.fast.backend import device_memory
+        from baddr.posteriors.factored import Factored, num_counts, particle_bytes
+
+        # Type: ignore[attr-defined]
+        filter: Any = self.filter
+        domain, how, n = request.domain, self.factored, filter.num_particles
+        if not domain.graphs:
+            raise lacks(domain, "fba-pomcp", "graphs")
+        graph = domain.graphs[nearest("graph", how.graph, domain.graphs)]
+        size, memory = particle_bytes(graph, how.structure), device_memory()
+        if 2 * n * size > memory:  # the belief before an update and after it
+            raise UserError(
+                f"Graph {how.graph!r} of {domain.name} has {num_counts(graph, how.structure):,} counts "
+                f"a particle, {size / 2**30:,.1f} GiB: two beliefs of {n:,} particles need "
+                f"{2 * n * size / 2**30:,.0f} GiB, and this device has {memory / 2**30:,.0f} GiB."
+            )
+        expected = how.model == "expected"
+        return known_prior(Factored(graph, how.structure, how.edge_probability, expected))

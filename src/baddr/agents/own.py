@@ -1,0 +1,32 @@
+"""A posterior of the user's own, with a filter and a planner: `--posterior FILE.py:NAME`. Needs no JAX."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Generic
+
+from baddr.agents.base import Bayesian, F, P, Prior, Q, Request, known_prior
+from baddr.core.filters import Importance
+from baddr.errors import UserError
+from baddr.planners.po_uct import PoUct
+
+
+@dataclass(frozen=True)
+class NoPosterior:
+    """None was named yet."""
+
+    def problems(self) -> list[str]:
+        return ["agent own needs a posterior of yours: give it with --posterior FILE.py:NAME"]
+
+    def build(self, domain: object) -> None:
+        raise UserError(f"{self.problems()[0]}.")
+
+
+@dataclass(frozen=True)
+class Own(Bayesian, Generic[P, F, Q]):
+    about: ClassVar[str] = "a posterior of your own: --posterior FILE.py:NAME"
+
+    planner: P = field(default_factory=PoUct)  # type: ignore[assignment]
+    filter: F = field(default_factory=Importance)  # type: ignore[assignment]
+    posterior: Q = field(default_factory=NoPosterior)  # type: ignore[assignment]
+
+    def prior(self, request: Request) -> Prior:
+        return known_prior(self.posterior.build(request.domain))  # type: ignore[attr-defined]

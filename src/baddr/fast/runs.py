@@ -1,0 +1,136 @@
+"""The life of many runs: `core.agent`, stage by stage over all of them.
+
+On a CPU a stage goes from run to run; loops over few bytes are each compiled into one function. A run whose
+episode ended starts the next at once, so none waits for another.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Bool, Int, Key, PyTree
+
+from baddr.core import agent as life
+from baddr.core.agent import Agent, Outcome, Run, Step, StepKeys
+from baddr.core.particles import Particles
+from baddr.core.planner import Plan
+from baddr.core.pomdp import POMDP
+from baddr.fast.choose import fast_agent
+from baddr.fast.loops import one_by_one, one_by_one_in_place
+
+
+@eqx.filter_jit
+def start(keys: Key[Array, " runs"], agent: Agent, world: POMDP) -> Run:
+    """Runs before their first step."""
+    return jax.vmap(lambda key: life.start(key, agent, world))(keys)
+
+
+def advance(
+    runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""], num_steps: int
+) -> tuple[Run, Step]:
+    """`num_steps` real steps of every run that has not ended its `num_episodes` episodes."""
+    return _advance(runs, fast_agent(agent), world, num_episodes, num_steps)
+
+
+@eqx.filter_jit
+def _advance(
+    runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""], num_steps: int
+) -> tuple[Run, Step]:
+    return jax.lax.scan(lambda runs, _: one_step(runs, agent, world, num_episodes), runs, length=num_steps)
+
+
+def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
+    """`core.agent.step` of every run."""
+    active = (runs.episode < num_episodes) & ~runs.failed
+    keys = one_by_one(life.step_keys)(runs.key, runs.episode, runs.t)
+    plan = agent.plan(keys.plan, runs.belief, world.horizon - runs.t, active)
+    outcome = one_by_one(partial(life.act, world))(keys, runs.s, plan)
+    last = active & (outcome.terminal | (runs.t + 1 >= world.horizon))
+    learn = one_by_one_in_place(partial(_learn, agent))
+    belief, seen = learn(runs.belief, keys, outcome, last, active)
+    move = one_by_one(partial(_move, agent, world))
+    runs, record = move(runs._replace(belief=()), outcome, plan, seen, last, active)
+    return runs._replace(belief=belief), record
+
+
+def _learn(
+    agent: Agent,
+    belief: Particles,
+    keys: StepKeys,
+    outcome: Outcome,
+    last: Bool[Array, ""],
+    active: Bool[Array, ""],
+) -> tuple[Particles, "Packed"]:
+    belief, seen = life.learn(agent, belief, keys, outcome, last, active, where=if_any)
+    return belief, pack(seen)
+
+
+def _move(
+    agent: Agent,
+    world: POMDP,
+    run: Run,
+    outcome: Outcome,
+    plan: Plan,
+    seen: "Packed",
+    last: Bool[Array, ""],
+    active: Bool[Array, ""],
+) -> tuple[Run, Step]:
+    return life.move(agent, world, run, outcome, plan, seen.unpack(), last, active)
+
+
+class Packed(eqx.Module):
+    """A few small arrays as one of 32-bit words: each array less is a kernel less to compile.
+
+    Types of another size pass through single precision.
+    """
+
+    words: Int[Array, "*runs words"]
+    structure: Any = eqx.field(static=True)
+    like: tuple[tuple[tuple[int, ...], Any], ...] = eqx.field(static=True)  # shapes and types
+
+    def unpack(self) -> Any:
+        leaves, start = [], 0
+        for shape, dtype in self.like:
+            end = start + math.prod(shape)
+            words, start = self.words[start:end].reshape(shape), end
+            leaves.append(jax.lax.bitcast_convert_type(words, _of_a_word(dtype)).astype(dtype))
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def pack(tree: PyTree) -> Packed:
+    leaves, structure = jax.tree.flatten(tree)
+    word = lambda x: jax.lax.bitcast_convert_type(x.astype(_of_a_word(x.dtype)), jnp.int32)
+    words = jnp.concatenate([word(x).reshape(-1) for x in leaves])
+    return Packed(words, structure, tuple((x.shape, x.dtype) for x in leaves))
+
+
+def _of_a_word(dtype: Any) -> Any:
+    return dtype if dtype.itemsize == 4 else jnp.float32
+
+
+def if_any(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree) -> Any:
+    """`core.agent.masked`, but under `vmap` the function runs only if anybody needs it."""
+
+    def either(function: Callable[..., Any], needed: Bool[Array, ""], arguments: PyTree) -> Any:
+        function = jax.jit(function)  # so that it is traced once
+        shapes = jax.eval_shape(function, *arguments)
+        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return jax.lax.cond(needed, function, lambda *_: nothing, *arguments)
+
+    one = custom_vmap(lambda needed, arguments: either(function, needed, arguments))
+
+    @one.def_vmap
+    def many(n: int, batched: PyTree, needed: Bool[Array, "*n"], arguments: PyTree) -> tuple[PyTree, PyTree]:
+        in_axes = tuple(jax.tree.map(lambda has_axis: 0 if has_axis else None, batched[1]))
+        # A select would compute it for all runs at every step.
+        found = either(jax.vmap(function, in_axes), jnp.any(needed), arguments)
+        mine = jnp.broadcast_to(needed, (n,))
+        found = jax.vmap(lambda mine, x: jax.tree.map(lambda x: jnp.where(mine, x, 0), x))(mine, found)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return one(needed, arguments)

@@ -1,0 +1,96 @@
+"""What is believed of p(o | s, a, s'; D) over D ~ p(.; theta): draws of it, and its mean and variance.
+
+By drawing models for any posterior; in closed form where there is one.
+"""
+
+from functools import singledispatch
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Key
+
+from baddr.core.pomdp import Transition, flat_index
+from baddr.core.posterior import Posterior, Theta, sample
+from baddr.posteriors.dirichlet import Counts, Dirichlet
+from baddr.posteriors.dropout import Dropout
+from baddr.posteriors.factored import Factored, FactoredCounts, entries
+from baddr.posteriors.frozen import Frozen
+from baddr.posteriors.known import Known
+from baddr.posteriors.partial import Partial
+
+NUM_DRAWS = 64  # of models, for a moment that has no closed form
+NUM_DROPOUT_DRAWS = 8  # of a particle: moments are read as averages over many particles
+
+Draws = Float[Array, " draws"] | None
+Moments = tuple[Float[Array, ""], Float[Array, ""]]
+
+
+def observation_draws(posterior: Posterior, key: Key[Array, ""], theta: Theta, step: Transition) -> Draws:
+    """Draws of p(o | s, a, s'; D); None where the moments have a closed form and a draw is theta's expected
+    model."""
+    if isinstance(posterior, Frozen):
+        return observation_draws(posterior.posterior, key, theta, step)
+    if isinstance(posterior, Partial):
+        return observation_draws(posterior.observation, key, theta[1], step)
+    if isinstance(posterior, Known) or (isinstance(posterior, Dirichlet | Factored) and posterior.expected):
+        return None
+
+    def probability(key: Key[Array, ""]) -> Float[Array, ""]:
+        return jnp.exp(sample(posterior, key, theta).observation_log_prob(*step))
+
+    n = NUM_DROPOUT_DRAWS if isinstance(posterior, Dropout) else NUM_DRAWS
+    return jax.vmap(probability)(jr.split(key, n))
+
+
+@singledispatch
+def observation_moments(posterior: Posterior, theta: Theta, step: Transition, draws: Draws) -> Moments:
+    """Mean and variance of p(o | s, a, s'; D): unbiased ones of the `draws` that `observation_draws` gave, or
+    in closed form."""
+    assert draws is not None, f"{type(posterior).__name__} has no closed form: it needs draws"
+    return jnp.mean(draws), jnp.var(draws, ddof=1)
+
+
+@observation_moments.register(Known)
+def _(posterior: Known, theta: Theta, step: Transition, draws: Draws) -> Moments:
+    return jnp.exp(posterior.D.observation_log_prob(*step)), jnp.zeros(())
+
+
+@observation_moments.register(Frozen)
+def _(posterior: Frozen, theta: Theta, step: Transition, draws: Draws) -> Moments:
+    return observation_moments(posterior.posterior, theta, step, draws)
+
+
+@observation_moments.register(Partial)
+def _(posterior: Partial, theta: Theta, step: Transition, draws: Draws) -> Moments:
+    return observation_moments(posterior.observation, theta[1], step, draws)
+
+
+@observation_moments.register(Dirichlet)
+def _(posterior: Dirichlet, theta: Counts, step: Transition, draws: Draws) -> Moments:
+    """Of one entry of a Dirichlet row."""
+    row = theta.O[step.a, flat_index(step.s_next, posterior.state_sizes)]
+    total = jnp.sum(row)
+    mean = row[flat_index(step.o, posterior.observation_sizes)] / total
+    return mean, mean * (1 - mean) / (total + 1)
+
+
+@observation_moments.register(Factored)
+def _(posterior: Factored, theta: FactoredCounts, step: Transition, draws: Draws) -> Moments:
+    """Of a product of independent Dirichlet entries."""
+    (s, a, s_next, o), layout = step, posterior.layout
+    n, m = len(s), len(o)
+    D = posterior.dynamics(theta, None)
+    mean = jnp.exp(D.observation_log_prob(s, a, s_next, o))
+    tables = tuple(i for i in range(n, n + m) if layout.computed[i] is None)
+    if not tables:
+        return mean, jnp.zeros(())
+    rows = D.rows(tables, a, [*s, *s_next, *o])
+    total = jnp.sum(rows, axis=1)
+    entry = entries(rows, o[np.array(tables) - n])
+    learned = jnp.asarray(np.array(layout.learned)[:, tables])[a]
+    # E[p^2] / E[p]^2 = (1 + 1 / alpha) / (1 + 1 / total) for an entry alpha that is learned.
+    alpha = jnp.where(learned & (entry > 0), entry, jnp.inf)
+    ratio = (1 + 1 / alpha) / (1 + jnp.where(learned, 1 / total, 0))
+    return mean, mean**2 * (jnp.prod(ratio) - 1)

@@ -1,0 +1,95 @@
+"""What is chosen about posteriors, grouped as the paper's appendix groups its tables. Needs no JAX."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from baddr.core.checks import wrong
+
+Inputs = Literal["raw", "scaled", "onehot"]
+
+
+@dataclass(frozen=True)
+class Network:
+    """The two dropout networks of a particle, T and O (Sec. 4.1). Defaults: the paper's tiger."""
+
+    hidden: int = 32
+    """Nodes in each hidden layer."""
+    layers: int = 3
+    """Number of layers, with the output layer."""
+    dropout: float = 0.5
+    """Probability of dropping a node. Dropout is never switched off."""
+    dropout_placement: Literal["first", "all"] = "first"
+    """Dropout after the first hidden layer only (as in the authors' program), or after all hidden layers."""
+    inputs: Inputs | tuple[Inputs, ...] = "raw"
+    """How state features are encoded: as integers (raw, as in the authors' program), scaled to [-1, 1], or
+    one-hot. One word for all features, or one for each. Actions are always one-hot."""
+    learning_rate: float = 0.005
+    """Learning rate of the online update U."""
+    learn_transition: bool = True
+    """Train the transition network online."""
+    learn_observation: bool = True
+    """Train the observation network online."""
+    redraw_masks: bool = False
+    """Draw new dropout masks at each simulated step (as in the authors' program), not once per simulation."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (self.hidden >= 1, "network.hidden must be at least 1"),
+            (self.layers >= 2, "network.layers must be at least 2: a hidden one and the output"),
+            (0 <= self.dropout < 1, "network.dropout must be at least 0 and below 1"),
+            (self.learning_rate >= 0, "network.learning-rate must not be negative"),
+        )
+
+
+@dataclass(frozen=True)
+class Pretrain:
+    """Supervised training of the prior's networks on sampled simulators (Sec. 4.2)."""
+
+    num_networks: int = 1
+    """Number of networks in the ensemble."""
+    batches: int = 4096
+    """Number of batches, each of fresh samples."""
+    batch_size: int = 32
+    """Samples in each batch."""
+    learning_rate: float = 0.1
+    """Learning rate of pre-training."""
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    """Optimiser of pre-training."""
+    max_gap: float = 0.1
+    """Warn of a network whose cross-entropy ends more than this many nats above its simulator's entropy."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (self.num_networks >= 1, "pretrain.num-networks must be at least 1"),
+            (self.batches >= 0, "pretrain.batches must not be negative"),
+            (self.batch_size >= 1, "pretrain.batch-size must be at least 1"),
+            (self.learning_rate >= 0, "pretrain.learning-rate must not be negative"),
+            (self.max_gap > 0, "pretrain.max-gap must be above 0"),
+        )
+
+
+def training_settings(network: Network, pretrain: Pretrain) -> dict[str, Any]:
+    """All that a trained prior depends on: `network` less what only matters online, and `pretrain`."""
+    online = ("learning_rate", "learn_transition", "learn_observation", "redraw_masks")
+    shape = {name: value for name, value in asdict(network).items() if name not in online}
+    return {"network": shape, "pretrain": asdict(pretrain)}
+
+
+@dataclass(frozen=True)
+class FactoredSettings:
+    """The Bayes network of agent fba-pomcp (Katt et al. 2019)."""
+
+    graph: str = "default"
+    """Which of the domain's graphs to use: every domain with graphs has default, road-racing also figure,
+    collision-avoidance also uncertain-observation."""
+    structure: Literal["true", "uncertain", "matched", "full"] = "true"
+    """Edges of uncertain nodes: as the graph has them (true), drawn for each particle (uncertain), drawn only
+    where the prior counts do not depend on them (matched), or all present (full)."""
+    edge_probability: float = 0.5
+    """Prior probability of an uncertain edge."""
+    model: Literal["expected", "sampled"] = "expected"
+    """The model of each simulation: the one that its particle's counts expect, or one drawn from them."""
+
+    def problems(self) -> list[str]:
+        holds = 0 <= self.edge_probability <= 1
+        return wrong((holds, "factored.edge-probability must lie in [0, 1]"))
