@@ -12,6 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Key
 
+from baddr.core.checks import wrong
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, Table
 from baddr.domains.domain import Domain
 from baddr.domains.entry import Names
@@ -19,7 +20,6 @@ from baddr.domains.tables import KNOWN
 from baddr.errors import UserError
 from baddr.posteriors import Counts
 from baddr.prng import categorical
-from baddr.settings import wrong
 
 TOLERANCE = 1e-5  # of a row's sum; rows are then divided by it
 
