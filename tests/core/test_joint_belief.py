@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from baddr import exact
-from baddr import prng
-from baddr.core import filters
+from baddr.core import belief_update, prng
+from baddr.core.filters import Importance, Rejection
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.particles import Particles
 from baddr.domains import tiger
@@ -26,15 +26,13 @@ DOMAIN = tiger.make_domain()
 GBA = GBAPOMDP(DOMAIN.pomdp, Dirichlet(DOMAIN.counts, *tiger.SIZES))
 EXACT = exact.DirichletTables(*map(np.asarray, DOMAIN.counts))
 
-initial_belief = eqx.filter_jit(filters.initial_belief)
-next_episode = eqx.filter_jit(filters.next_episode)
-importance = eqx.filter_jit(filters.importance_sampling)
-rejection = eqx.filter_jit(filters.rejection_sampling)
+initial_belief = eqx.filter_jit(belief_update.initial_belief)
+next_episode = eqx.filter_jit(belief_update.next_episode)
 FILTERS: dict[str, Callable] = {
-    "systematic": lambda *x: importance(*x, resample_below=2.0 * N),  # at every step
-    "independent": lambda *x: importance(*x, resample_below=2.0 * N, resampling="independent"),
-    "not resampled": lambda *x: importance(*x, resample_below=0.0),
-    "rejection": rejection,
+    "systematic": eqx.filter_jit(Importance(resample_below=2.0 * N).update),  # at every step
+    "independent": eqx.filter_jit(Importance(resample_below=2.0 * N, resampling="independent").update),
+    "not resampled": eqx.filter_jit(Importance(resample_below=0.0).update),
+    "rejection": eqx.filter_jit(Rejection().update),
 }
 # What was heard while listening, episode by episode. No door is opened: the episodes end by their horizon,
 # and only then does the state at its end tell something that the next one must forget.
@@ -102,12 +100,3 @@ def test_the_next_episodes_states_are_drawn_from_the_start_and_forget_the_last_o
         left = np.mean(np.asarray(after.states.s)[mine, 0] == 0)
         assert abs(left - 0.5) < 5 * np.sqrt(0.25 / mine.sum())
     assert eqx.tree_equal(after.states.theta, belief.states.theta)
-
-
-@pytest.mark.parametrize("name", ["systematic", "independent"])
-def test_resampled_particles_are_weighed_by_the_last_observation_alone(name):
-    """Dirichlet (5, 3): after one left, the next has 6/9 where the good door is left, and 4/9 elsewhere."""
-    belief = filtered_after(FILTERS[name], [[0, 0]], seed=4)
-    left, w = np.asarray(belief.states.s[:, 0]) == 0, np.asarray(belief.weights)
-    assert w[left] == pytest.approx(w[left][0], rel=1e-4) and w[~left] == pytest.approx(w[~left][0], rel=1e-4)
-    assert w[left][0] / w[~left][0] == pytest.approx((6 / 9) / (4 / 9), rel=1e-4)

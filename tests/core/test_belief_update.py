@@ -1,8 +1,6 @@
 """Both filters against exact beliefs, and their depletion policy."""
 
 import json
-from functools import partial
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -10,38 +8,31 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import DATA
 
-from baddr.core import filters as filters
-from baddr import prng
-from baddr.core.filters import next_episode
+from baddr.core import belief_update, prng
+from baddr.core.belief_update import next_episode
+from baddr.core.filters import Importance, Rejection
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.core.particles import (
-    CACHE,
-    Particles,
-    bytes_of,
-    independent_indices,
-    over_particles,
-    systematic_indices,
-)
+from baddr.core.particles import Particles, independent_indices, systematic_indices
 from baddr.domains import tiger
 from baddr.posteriors import Dirichlet, Frozen, Known
 
-importance_sampling = eqx.filter_jit(filters.importance_sampling)
-rejection_sampling = eqx.filter_jit(filters.rejection_sampling)
-initial_belief = eqx.filter_jit(filters.initial_belief)
+update = eqx.filter_jit(lambda how, *arguments: how.update(*arguments))
+initial_belief = eqx.filter_jit(belief_update.initial_belief)
 
 DOMAIN = tiger.make_domain()
 POSTERIOR = Dirichlet(DOMAIN.counts, *tiger.SIZES)
 GBA = GBAPOMDP(DOMAIN.pomdp, POSTERIOR)
-ORACLES = json.loads((Path(__file__).parent / "data" / "tiger_exact_beliefs.json").read_text())["histories"]
+ORACLES = json.loads((DATA / "tiger_exact_beliefs.json").read_text())["histories"]
 ACTIONS = {"openL": 0, "openR": 1, "listen": 2}
 HEARD = {"hearL": 0, "hearR": 1, "null": 2}
 N = 100_000
 
 describe = jax.jit(lambda k, b: tiger.describe(k, POSTERIOR, b))
 redraw = jax.jit(lambda k, b: next_episode(k, GBA, b))
-importance = jax.jit(lambda k, b, a, o: importance_sampling(k, GBA, b, a, o, resample_below=N / 8))
-rejection = jax.jit(lambda k, b, a, o: rejection_sampling(k, GBA, b, a, o))
+importance = jax.jit(lambda k, b, a, o: Importance(resample_below=N / 8).update(k, GBA, b, a, o))
+rejection = jax.jit(lambda k, b, a, o: Rejection().update(k, GBA, b, a, o))
 FILTERS = {"importance": importance, "rejection": rejection}
 
 
@@ -103,9 +94,8 @@ def test_importance_resamples_below_the_threshold_only():
     belief = initial_belief(prng.key(0), GBA, 64)
     skewed = Particles(belief.states, jnp.log(jnp.full((64,), 1e-6).at[3].set(1 - 63e-6)))
     for threshold, expected in ((0.5, False), (32.0, True)):
-        _, info = importance_sampling(
-            prng.key(1), GBA, skewed, jnp.int32(2), jnp.array([0], jnp.int32), resample_below=threshold
-        )
+        how, heard = Importance(resample_below=threshold), jnp.array([0], jnp.int32)
+        _, info = update(how, prng.key(1), GBA, skewed, jnp.int32(2), heard)
         assert bool(info.resampled) is expected
         assert (int(info.distinct_ancestors) < 5) is expected
 
@@ -115,15 +105,8 @@ def test_the_weight_after_the_update_differs_as_the_authors_program_does():
     belief = initial_belief(prng.key(0), GBA, 1000)
     left = np.asarray(belief.states.s[:, 0] == 0)
     for after_update, (right, wrong) in ((False, (5 / 8, 3 / 8)), (True, (6 / 9, 4 / 9))):
-        after, _ = importance_sampling(
-            prng.key(1),
-            GBA,
-            belief,
-            jnp.int32(2),
-            jnp.array([0], jnp.int32),
-            resample_below=0.0,
-            weight_after_update=after_update,
-        )
+        how = Importance(resample_below=0.0, weight_after_update=after_update)
+        after, _ = update(how, prng.key(1), GBA, belief, jnp.int32(2), jnp.array([0], jnp.int32))
         ratio = np.asarray(after.weights)[left][0] / np.asarray(after.weights)[~left][0]
         assert ratio == pytest.approx(right / wrong, rel=1e-4)
 
@@ -131,23 +114,21 @@ def test_the_weight_after_the_update_differs_as_the_authors_program_does():
 def test_learning_can_be_switched_off_for_a_step():
     belief = initial_belief(prng.key(0), GBA, 100)
     a, o = jnp.int32(2), jnp.array([0], jnp.int32)
-    for after, _ in (
-        importance_sampling(prng.key(1), GBA, belief, a, o, resample_below=0.0, learn=False),
-        rejection_sampling(prng.key(1), GBA, belief, a, o, learn=jnp.array(False)),
-    ):
+    for how, learn in ((Importance(resample_below=0.0), False), (Rejection(), jnp.array(False))):
+        after, _ = update(how, prng.key(1), GBA, belief, a, o, learn)
         assert jnp.array_equal(after.states.theta.O, belief.states.theta.O)
 
 
-@pytest.mark.parametrize("filter_", [partial(importance_sampling, resample_below=64.0), rejection_sampling])
-def test_a_belief_that_is_not_active_stays_as_it_is(filter_):
+@pytest.mark.parametrize("how", [Importance(resample_below=64.0), Rejection()])
+def test_a_belief_that_is_not_active_stays_as_it_is(how):
     """Of two runs one is not active: the other one is what it is alone."""
     keys = jr.split(prng.key(0), 2)
     before = jax.vmap(lambda key: initial_belief(key, GBA, 64))(keys)
     log_weights = before.log_weights + jnp.linspace(0, 4, 64)[None]
     before = Particles(before.states, jax.nn.log_softmax(log_weights, axis=1))
-    update = jax.vmap(lambda key, b, active: filter_(key, GBA, b, LISTEN, HEAR_LEFT, active=active)[0])
-    after = update(keys, before, jnp.array([True, False]))
-    alone = update(keys, before, jnp.array([True, True]))
+    each = jax.vmap(lambda key, b, active: update(how, key, GBA, b, LISTEN, HEAR_LEFT, True, active)[0])
+    after = each(keys, before, jnp.array([True, False]))
+    alone = each(keys, before, jnp.array([True, True]))
     for x, y, z in zip(*map(jax.tree.leaves, (before, after, alone)), strict=True):
         np.testing.assert_array_equal(x[1], y[1])
         np.testing.assert_array_equal(z[0], y[0])
@@ -157,9 +138,8 @@ def test_a_belief_that_is_not_active_stays_as_it_is(filter_):
 def test_frozen_reweights_and_never_learns():
     gba = GBAPOMDP(DOMAIN.pomdp, Frozen(POSTERIOR))
     belief = initial_belief(prng.key(0), gba, 100)
-    after, _ = importance_sampling(
-        prng.key(1), gba, belief, jnp.int32(2), jnp.array([0], jnp.int32), resample_below=0.0
-    )
+    how = Importance(resample_below=0.0)
+    after, _ = update(how, prng.key(1), gba, belief, jnp.int32(2), jnp.array([0], jnp.int32))
     assert jnp.array_equal(after.states.theta.O, belief.states.theta.O)
     assert not jnp.array_equal(after.log_weights, belief.log_weights)
 
@@ -185,9 +165,10 @@ def test_an_impossible_observation_is_reported_and_nothing_is_learned(name):
     belief = initial_belief(prng.key(0), gba, 50)
     belief = Particles(belief.states._replace(s=jnp.ones((50, 1), jnp.int32)), belief.log_weights)
     if name == "importance":
-        after, info = importance_sampling(prng.key(1), gba, belief, LISTEN, HEAR_LEFT, resample_below=0.0)
+        how = Importance(resample_below=0.0)
+        after, info = update(how, prng.key(1), gba, belief, LISTEN, HEAR_LEFT)
     else:
-        after, info = rejection_sampling(prng.key(1), gba, belief, LISTEN, HEAR_LEFT, max_tries=20)
+        after, info = update(Rejection(max_tries=20), prng.key(1), gba, belief, LISTEN, HEAR_LEFT)
         assert info.num_filled == 50 and info.acceptance_rate == 0
     assert info.impossible
     assert jnp.array_equal(after.states.theta.O, belief.states.theta.O)
@@ -197,7 +178,7 @@ def test_an_impossible_observation_is_reported_and_nothing_is_learned(name):
 def test_rejection_fills_up_with_copies_when_tries_run_out():
     """2 of 100 particles explain the observation; one block of tries cannot find 100."""
     belief = known_belief([0, 0] + [1] * 98)
-    after, info = rejection_sampling(prng.key(1), PERFECT, belief, LISTEN, HEAR_LEFT, max_tries=1)
+    after, info = update(Rejection(max_tries=1), prng.key(1), PERFECT, belief, LISTEN, HEAR_LEFT)
     assert 0 < info.num_filled < 100 and not info.impossible
     assert jnp.all(after.states.s == 0)
 
@@ -209,7 +190,7 @@ def test_rejection_falls_back_to_importance_when_nothing_is_accepted():
     seen = 0
     for seed in range(8):  # the particle must be among the last block's 100 proposals
         key = prng.key(seed)
-        after, info = rejection_sampling(key, gba, belief, LISTEN, HEAR_LEFT, max_tries=3)
+        after, info = update(Rejection(max_tries=3), key, gba, belief, LISTEN, HEAR_LEFT)
         assert info.num_filled == 100 and info.acceptance_rate == 0
         if not info.impossible:
             seen += 1
@@ -235,26 +216,11 @@ def test_independent_resampling_is_multinomial():
     assert abs(variance - 2.275) < 0.29
 
 
-@pytest.mark.parametrize("n", [1, 7, 12, 64])
-def test_over_particles_is_vmap(n):
-    """Whatever the number of particles and the size of a block, arrays without entries included."""
-    x, keys = jnp.arange(3.0 * n).reshape(n, 3), jr.split(prng.key(0), n)
-
-    def function(key, x):
-        return {"sum": jnp.sum(x) + jr.uniform(key), "nothing": jnp.zeros((0,)), "row": x}
-
-    wanted = jax.vmap(function)(keys, x)
-    for bytes_each in (1, CACHE // 6, 10 * CACHE):
-        found = over_particles(function, bytes_each)(keys, x)
-        jax.tree.map(np.testing.assert_array_equal, found, wanted)
-    assert bytes_of(wanted) == 4 + 0 + 12
-
-
 def test_a_filter_of_4096_particles_compiles():
     """With keys split from keys XLA had not compiled this after minutes."""
     belief = initial_belief(prng.key(0), GBA, 4096)
     listen, left = jnp.int32(tiger.LISTEN), jnp.zeros((1,), jnp.int32)
-    after, _ = importance_sampling(prng.key(1), GBA, belief, listen, left, resample_below=512.0)
+    after, _ = update(Importance(resample_below=512.0), prng.key(1), GBA, belief, listen, left)
     # p(s = left | heard left) = .625, by 4096 particles: three quarters of a point is a standard error.
     heard = float(jnp.sum(jnp.where(after.states.s[:, 0] == 0, after.weights, 0)))
     assert abs(heard - 0.625) < 4 * 0.0076

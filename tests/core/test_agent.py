@@ -3,34 +3,22 @@
 import importlib.util
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import DATA, EXAMPLES, world_and_agent
 
 from baddr import prng
-from baddr.core.agent import _if, advance, pack, start
-from baddr.core.particles import one_by_one_in_place
 from baddr.domains import tiger
+from baddr.fast.runs import advance, start
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import preset
 from baddr.posteriors import Dirichlet
 
-VALUES = json.loads((Path(__file__).parent / "data" / "values.json").read_text())
-
-
-def world_and_agent(agent="ba-pomcp", num_simulations=32, **filter_settings):
-    experiment = preset("tiger", agent)
-    experiment = replace(
-        experiment,
-        planner=replace(experiment.planner, num_simulations=num_simulations),
-        filter=replace(experiment.filter, **filter_settings),
-    )
-    domain = build_domain(experiment)
-    return domain.pomdp, build_agent(experiment, domain)
+VALUES = json.loads((DATA / "values.json").read_text())
 
 
 def run(world, agent, runs, episodes, seed=0, block=8):
@@ -166,7 +154,7 @@ def test_ba_pomcp_follows_the_curve_of_an_exact_posterior():
     table = returns(steps, 400)
     accuracy = np.full((64, 400), np.nan)
     when, lane = np.nonzero(steps.ended)
-    accuracy[lane, steps.episode[when, lane]] = steps.summary["accuracy_mean"][when, lane].mean(-1)
+    accuracy[lane, steps.episode[when, lane]] = steps.model["accuracy_mean"][when, lane].mean(-1)
     locked = accuracy[:, -40:].mean(1) < 0.5
     print(f"{locked.mean():.3f} of the runs are locked into the mirrored model")
     assert locked.mean() <= 0.1
@@ -182,8 +170,7 @@ def test_ba_pomcp_follows_the_curve_of_an_exact_posterior():
 
 def test_the_example_of_an_own_posterior_runs():
     """examples/forgetting.py as its reader would call it; counts that forget nothing are Dirichlet's."""
-    path = Path(__file__).parent.parent / "examples" / "forgetting.py"
-    spec = importlib.util.spec_from_file_location("forgetting", path)
+    spec = importlib.util.spec_from_file_location("forgetting", EXAMPLES / "forgetting.py")
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     returns = example.main(runs=2, episodes=2, simulations=16)
@@ -201,41 +188,3 @@ def test_the_example_of_an_own_posterior_runs():
     forgets = example.Forgetting(domain.counts, keep=0.5)
     after = forgets.update(prng.key(0), theta[0], s, a, s, o)
     np.testing.assert_allclose(after.O[2, 1, 0], 3 + 0.5 + 1)
-
-
-def test_packed_arrays_come_back():
-    small = jnp.array([-128, 127], jnp.int8)
-    numbers = jnp.array([1.5, -jnp.inf, jnp.nan]), small, jnp.array(0.1, jnp.bfloat16)
-    tree = {"a": numbers, "b": (jnp.array(True), jnp.array([[-7], [2**31 - 1]]))}
-    packed = pack(tree)
-    assert packed.words.shape == (9,) and packed.words.dtype == jnp.int32
-    after = packed.unpack()
-    assert jax.tree.structure(after) == jax.tree.structure(tree)
-    for x, y in zip(jax.tree.leaves(after), jax.tree.leaves(tree), strict=True):
-        assert x.dtype == y.dtype
-        np.testing.assert_array_equal(x, y)
-
-
-def test_runs_in_place_are_the_runs_one_by_one():
-    """By NumPy: rows of the first argument turn into their squares plus b; the other results are sums."""
-    first, b = np.arange(12, dtype=np.float32).reshape(3, 4), np.array([1, 2, 3], np.float32)
-    square = one_by_one_in_place(lambda x, b: (x**2 + b, jnp.sum(x)))
-    new, sums = jax.jit(square)(jnp.asarray(first), jnp.asarray(b))
-    np.testing.assert_allclose(new, first**2 + b[:, None])
-    np.testing.assert_allclose(sums, first.sum(axis=1))
-
-
-def test_what_only_some_runs_need_is_computed_if_any_does():
-    """A summary, under `vmap` as on a GPU: a branch, no select; zeros where a run does not need it."""
-    function = lambda key, x: {"sum": jnp.sum(x) + jr.uniform(key), "twice": 2 * x}
-    of_each = jax.vmap(lambda needed, key, x: _if(function, needed, key, x))
-    needed, keys = jnp.array([True, False, True]), jr.split(prng.key(0), 3)
-    x = jnp.arange(6.0).reshape(3, 2)
-    found, every = of_each(needed, keys, x), jax.vmap(function)(keys, x)
-    for name, value in found.items():
-        expected = np.where(np.asarray(needed).reshape(3, *[1] * (value.ndim - 1)), every[name], 0)
-        np.testing.assert_allclose(value, expected)
-    nobody = of_each(jnp.zeros(3, bool), keys, x)
-    assert not any(np.any(value) for value in nobody.values())
-    jaxpr = jax.make_jaxpr(of_each)(needed, keys, x)
-    assert [e.primitive.name for e in jaxpr.eqns if e.primitive.name == "cond"] == ["cond"]

@@ -4,20 +4,19 @@ import itertools
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import DATA
 
 from baddr.core import exact
 from baddr.core.pomdp import Table, flat_index
 from baddr.domains import tiger
 from baddr.posteriors import Counts, Dirichlet
 
-DATA = Path(__file__).parent / "data"
 BELIEFS = json.loads((DATA / "tiger_exact_beliefs.json").read_text())["histories"]
 VALUES = json.loads((DATA / "values.json").read_text())
 ACTIONS = {"openL": 0, "openR": 1, "listen": 2}

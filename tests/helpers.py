@@ -1,0 +1,60 @@
+"""What several tests share."""
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+
+from baddr import prng
+from baddr.core.agent import Agent
+from baddr.core.pomdp import POMDP
+from baddr.lab.build import build_agent, build_domain
+from baddr.lab.experiment import preset
+from baddr.posteriors.dropout import Architecture, Dropout, initial_weights
+from baddr.settings import Network
+
+DATA = Path(__file__).parent / "data"
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def vectors(sizes: tuple[int, ...]) -> np.ndarray:
+    """Every vector of features, by rank."""
+    return np.array(list(itertools.product(*map(range, sizes))), np.int32)
+
+
+def world_and_agent(
+    agent: str = "ba-pomcp", num_simulations: int = 32, **filter_settings: Any
+) -> tuple[POMDP, Agent]:
+    """Tiger and an agent on it."""
+    experiment = preset("tiger", agent)
+    experiment = replace(
+        experiment,
+        planner=replace(experiment.planner, num_simulations=num_simulations),
+        filter=replace(experiment.filter, **filter_settings),
+    )
+    domain = build_domain(experiment)
+    return domain.pomdp, build_agent(experiment, domain)
+
+
+def untrained(network: Network, sizes: Any, members: int = 1, scale: float = 1.0, **options: Any) -> Dropout:
+    """Networks with random weights: `sizes` are those of s, the actions and those of o."""
+    architecture = Architecture(network, *sizes, **options)
+    w = jax.jit(jax.vmap(lambda key: initial_weights(key, architecture)))(jr.split(prng.key(1), members))
+    return Dropout(scale * w, architecture)
+
+
+def same_trees(one: Any, other: Any, **tolerance: float) -> None:
+    """The same leaves: exactly, or to a tolerance; keys by their bits."""
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x, y = jr.key_data(x), jr.key_data(y)
+        if tolerance and np.issubdtype(x.dtype, np.floating):
+            np.testing.assert_allclose(x, y, **tolerance)
+        else:
+            np.testing.assert_array_equal(x, y)
