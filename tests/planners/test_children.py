@@ -12,7 +12,7 @@ from baddr.core.particles import Particles, uniform_weights
 from baddr.domains import tiger
 from baddr.planners import children
 from baddr.planners.children import DenseChildren, HashedChildren, no_children
-from baddr.planners.po_uct import search
+from baddr.planners.tree_search import TreeSearch
 
 
 @eqx.filter_jit
@@ -68,21 +68,12 @@ def test_a_search_is_the_same_with_either(monkeypatch):
     states = jnp.arange(2, dtype=jnp.int32)[None, :, None].repeat(4, 0)
     belief = Particles(states, jnp.broadcast_to(uniform_weights(2), (4, 2)))
 
-    def root():
-        plan = eqx.filter_jit(
-            lambda keys: search(
-                keys,
-                pomdp,
-                belief,
-                num_simulations=256,
-                exploration=100.0,
-                depth=30,
-                steps_left=jnp.full((4,), 30),
-            )
-        )
+    def planned():
+        how = TreeSearch(num_simulations=256, exploration=100.0, depth=30)
+        plan = eqx.filter_jit(lambda keys: how.plan(keys, pomdp, belief, jnp.full((4,), 30)))
         return plan(jr.split(prng.key(0), 4))
 
-    dense = root()
+    dense = planned()
     monkeypatch.setattr(children, "MOST_DENSE", 0)
-    for x, y in zip(dense, root(), strict=True):
+    for x, y in zip(dense, planned(), strict=True):
         np.testing.assert_array_equal(x, y)
