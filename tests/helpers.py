@@ -58,3 +58,18 @@ def same_trees(one: Any, other: Any, **tolerance: float) -> None:
             np.testing.assert_allclose(x, y, **tolerance)
         else:
             np.testing.assert_array_equal(x, y)
+
+
+def numpy_logits(architecture, theta, net: str, x, masks):
+    """An independent forward pass, w~ = w . diag(z) formed outright."""
+    p, at = architecture.network.dropout, 0 if net == "T" else architecture.num_weights("T")
+    h, widths = np.asarray(x, np.float64), architecture.widths(net)
+    for i, (n, m) in enumerate(itertools.pairwise(widths)):
+        block = np.asarray(theta[at : at + (n + 1) * m], np.float64)
+        at += (n + 1) * m
+        W, b = block[: n * m].reshape(n, m).T, block[n * m :]
+        if 0 < i <= len(masks):
+            W = W @ np.diag(masks[i - 1]) / (1 - p)
+        h = W @ h + b
+        h = np.tanh(h) if i < len(widths) - 2 else h
+    return h

@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.core.agent import advance, start
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.particles import Particles
+from baddr.core.posterior import sample
 from baddr.domains import road_racing
-from baddr.domains.catalog import DOMAINS
 from baddr.domains.road_racing import RoadDynamics, RoadRacing, believed_speeds, true_speeds
-from baddr.domains.road_racing.settings import RoadRacingSettings as Settings
 from baddr.domains.tables import observation_table, transition_table
+from baddr.fast.runs import advance, start
 from baddr.lab.build import build_agent, build_domain
+from baddr.lab.catalog import DOMAINS
 from baddr.lab.experiment import preset
 from baddr.posteriors import Architecture, Dirichlet, Dropout, Posterior
 from baddr.posteriors.dropout import initial_weights
-from baddr.posteriors.settings import Network
+from baddr.settings import Network
+from baddr.settings import RoadRacing as Settings
 
 DOMAIN = road_racing.make_domain()
 
@@ -235,7 +236,7 @@ def test_speeds_are_read_from_networks_and_tables_alike():
     @jax.jit
     def every_outcome(key):
         posterior = Dropout(initial_weights(key, architecture)[None] * 3, architecture)
-        D = posterior.sample(key, posterior.ensemble[0])
+        D = sample(posterior, key, posterior.ensemble[0])
         log_prob = jax.vmap(D.transition_log_prob, (None, None, 0))
         return log_prob(vector((1, 3, 3, 3)), jnp.int32(1), vector(states(3))), believed_speeds(D, 3)
 

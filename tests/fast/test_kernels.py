@@ -9,18 +9,23 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import untrained
 
 from baddr import prng
-from baddr.core.filters import importance_sampling, initial_belief, rejection_sampling
+from baddr.core.belief_update import initial_belief
+from baddr.core.filters import Importance, Rejection
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.particles import Particles, uniform_weights
-from baddr.core.posterior import Rows
+from baddr.core.pomdp import Transition
 from baddr.domains import road_racing, tiger
-from baddr.fast import kernels
+from baddr.fast import dropout_models, kernels
+from baddr.fast.choose import models_of
+from baddr.fast.dropout_models import DropoutModels, net_of
+from baddr.fast.tables import Rows, tabulate
 from baddr.posteriors import Frozen
-from baddr.posteriors.dropout import Architecture, Dropout, initial_weights, logits, unpack
+from baddr.posteriors.dropout import Architecture, Dropout, logits, unpack
 from baddr.posteriors.partial import Partial
-from baddr.posteriors.settings import Network
+from baddr.settings import Network
 
 SIZES = (3, 2), 2, (2, 3)
 PARTICLES = 4
@@ -28,10 +33,15 @@ close = partial(np.testing.assert_allclose, rtol=1e-4, atol=2e-6)
 
 
 def make(network: Network, sizes=SIZES, scale: float = 3.0, **options):
-    """A posterior of `PARTICLES` networks, plain, and the same with kernels."""
-    architecture = Architecture(network, *sizes, **options)
-    w = jax.vmap(lambda key: initial_weights(key, architecture))(jr.split(prng.key(1), PARTICLES))
-    return Dropout(scale * w, architecture), Dropout(scale * w, architecture, interpret=True)
+    """The models of `PARTICLES` networks, plain, and the same with kernels."""
+    posterior = untrained(network, sizes, PARTICLES, scale, **options)
+    return tuple(DropoutModels(posterior, by_kernels=by_kernels) for by_kernels in (False, True))
+
+
+@pytest.fixture
+def with_kernels(monkeypatch):
+    """As on a GPU: the kernels are chosen. On a CPU they are interpreted."""
+    monkeypatch.setattr(dropout_models, "has_kernels", lambda: True)
 
 
 def example(posterior: Dropout, n: int):
@@ -56,9 +66,9 @@ def test_forward_is_the_plain_network(network, tile, net, monkeypatch):
     """Of particles of two runs at three inputs."""
     monkeypatch.setattr(kernels, "ALONE", kernels.Tiling(tile, 32))
     monkeypatch.setattr(kernels, "DESCENT", kernels.Tiling(tile, 32))
-    posterior, _ = make(network)
+    posterior = make(network)[0].posterior
     architecture, keys = posterior.architecture, jr.split(prng.key(4), 2)
-    shape = architecture.net(net)
+    shape = net_of(architecture, net)
     thetas = posterior.ensemble[None] * jnp.array([1.0, -0.5])[:, None, None]
     i = jnp.array([[3, 0, 3], [1, 2, 0]], jnp.int32)
     masks = jax.vmap(jax.vmap(lambda key: posterior.draw(key, thetas[0, 0])))(jr.split(keys[0], (2, 3)))
@@ -93,8 +103,9 @@ def test_groups_hold_every_draw_once():
 @pytest.mark.parametrize("nobody", [False, True])
 def test_draws_in_groups_are_the_draws_alone(nobody, monkeypatch):
     """Two runs, 21 draws of 4 particles each, in groups of up to 3, with masks and inputs of their own."""
-    posterior, _ = make(Network(hidden=24, dropout=0.25, dropout_placement="all", inputs="scaled"))
-    net, n, rng = posterior.architecture.net("O"), 21, np.random.default_rng(6)
+    network = Network(hidden=24, dropout=0.25, dropout_placement="all", inputs="scaled")
+    posterior = make(network)[0].posterior
+    net, n, rng = net_of(posterior.architecture, "O"), 21, np.random.default_rng(6)
     thetas = posterior.ensemble[None] * jnp.array([1.0, -0.5])[:, None, None]
     i = jnp.asarray(rng.integers(-1 if nobody else 0, PARTICLES, size=(2, n)), jnp.int32)
     X = jnp.asarray(rng.normal(size=(2, n, 2, net.inputs)), jnp.float32)
@@ -117,11 +128,11 @@ def test_learning_is_the_plain_gradient_step(network, tile, monkeypatch):
     monkeypatch.setattr(kernels, "ALONE", kernels.Tiling(tile, 32))
     monkeypatch.setattr(kernels, "DESCENT", kernels.Tiling(tile, 32))
     plain, kernel = make(replace(network, learning_rate=0.3))
-    thetas = plain.ensemble
-    keys, i, s, s_next, o = example(plain, 6)
+    thetas = plain.posterior.ensemble
+    keys, i, s, s_next, o = example(plain.posterior, 6)
 
-    def U(posterior, learn):
-        return posterior.update_all(keys, thetas, i, s, jnp.int32(1), s_next, o, learn)
+    def U(models, learn):
+        return models.update(keys, thetas, i, Transition(s, jnp.int32(1), s_next, o), learn)
 
     found = eqx.filter_jit(U)(kernel, jnp.array(True))
     expected = eqx.filter_jit(U)(plain, jnp.array(True))
@@ -133,25 +144,26 @@ def test_learning_is_the_plain_gradient_step(network, tile, monkeypatch):
 @pytest.mark.parametrize("options", [{"learn_transition": False}, {"learn_observation": False}])
 def test_a_network_that_does_not_learn(options):
     plain, kernel = make(Network(hidden=5, learning_rate=0.3, **options))
-    keys, i, s, s_next, o = example(plain, 3)
-    U = lambda p: p.update_all(keys, p.ensemble, i, s, jnp.int32(0), s_next, o, jnp.array(True))
+    keys, i, s, s_next, o = example(plain.posterior, 3)
+    thetas, steps = plain.posterior.ensemble, Transition(s, jnp.int32(0), s_next, o)
+    U = lambda models: models.update(keys, thetas, i, steps, jnp.array(True))
     found, expected = jax.jit(lambda: (U(kernel), U(plain)))()
     close(found, expected)
-    half = plain.architecture.num_weights("T")
+    half = plain.posterior.architecture.num_weights("T")
     frozen = slice(half) if "learn_transition" in options else slice(half, None)
-    np.testing.assert_array_equal(found[:, frozen], plain.ensemble[i][:, frozen])
-    assert np.any(found != plain.ensemble[i])
+    np.testing.assert_array_equal(found[:, frozen], thetas[i][:, frozen])
+    assert np.any(found != thetas[i])
 
 
 def test_runs_that_learn_and_runs_that_do_not():
     """A batched `learn`; and a particle whose weights are not numbers, which touches no other."""
     plain, kernel = make(Network(hidden=5, learning_rate=0.3))
-    keys, i, s, s_next, o = example(plain, 3)
-    thetas = jnp.stack([plain.ensemble, plain.ensemble.at[3].set(jnp.nan)])
-    i = jnp.array([0, 2, 1], jnp.int32)
-    U = lambda p: jax.vmap(
-        lambda thetas, learn: p.update_all(keys, thetas, i, s, jnp.int32(0), s_next, o, learn)
-    )(thetas, jnp.array([True, False]))
+    keys, i, s, s_next, o = example(plain.posterior, 3)
+    thetas = jnp.stack([plain.posterior.ensemble, plain.posterior.ensemble.at[3].set(jnp.nan)])
+    i, steps = jnp.array([0, 2, 1], jnp.int32), Transition(s, jnp.int32(0), s_next, o)
+    U = lambda models: jax.vmap(lambda thetas, learn: models.update(keys, thetas, i, steps, learn))(
+        thetas, jnp.array([True, False])
+    )
     found, expected = jax.jit(lambda: (U(kernel), U(plain)))()
     close(found, expected)
     np.testing.assert_array_equal(found[1], thetas[1][i])
@@ -160,11 +172,12 @@ def test_runs_that_learn_and_runs_that_do_not():
 @pytest.mark.parametrize("redraw", [False, True])
 def test_dynamics_of_particles(redraw):
     plain, kernel = make(Network(hidden=6, redraw_masks=redraw))
-    keys, i, s, s_next, o = example(plain, 8)
+    keys, i, s, s_next, o = example(plain.posterior, 8)
+    thetas = plain.posterior.ensemble
 
-    def outcomes(posterior):
+    def outcomes(models):
         def one(key, i, s, s_next):
-            D = posterior.dynamics_of(posterior.ensemble, i, posterior.draw(key, posterior.ensemble[i]))
+            D = models.dynamics(thetas, i, models.posterior.draw(key, thetas[i]))
             a = jnp.int32(1)
             return D.step(key, s, a), D.log_prob(s, a, s_next, o)
 
@@ -179,29 +192,31 @@ def test_dynamics_of_particles(redraw):
 def test_tables_of_draws():
     plain, kernel = make(Network(hidden=6))
     rows = Rows(((0, 0), (5, 1), (3, 1)), ((0, 1, 4), (2, 0, 1)))
-    keys, i, *_ = example(plain, 5)
-    masks = jax.vmap(lambda key: plain.draw(key, plain.ensemble[0]))(keys)
+    thetas, (keys, i, *_) = plain.posterior.ensemble, example(plain.posterior, 5)
+    masks = jax.vmap(lambda key: plain.posterior.draw(key, thetas[0]))(keys)
     found, expected = jax.jit(
-        lambda: [posterior.tabulate(plain.ensemble, i, masks, rows).logits for posterior in (kernel, plain)]
+        lambda: [tabulate(models, rows, thetas, i, masks) for models in (kernel, plain)]
     )()
-    assert found.T.shape == (5, 3, 5) and found.O.shape == (5, 2, 5)
-    close(found.T, expected.T)
-    close(found.O, expected.O)
+    assert found.table_T.shape == (5, 3, 5) and found.table_O.shape == (5, 2, 5)
+    close(found.table_T, expected.table_T)
+    close(found.table_O, expected.table_O)
 
 
-def beliefs_of(update, pomdp, wrap=lambda posterior: posterior):
-    """The beliefs of two runs after an update: plain, and with kernels."""
-    sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
-    for posterior in make(Network(hidden=6, learning_rate=0.1), sizes, scale=1.0):
-        gba = GBAPOMDP(pomdp, wrap(posterior))
+def belief_of(how, pomdp, models):
+    """The beliefs of two runs after an update."""
+    gba = GBAPOMDP(pomdp, models)
 
-        def one(key, o, gba=gba):
-            key_belief, key = jr.split(key)
-            belief = initial_belief(key_belief, gba, 12)
-            return update(key, gba, belief, jnp.int32(pomdp.num_actions - 1), o)
+    def one(key, o):
+        key_belief, key = jr.split(key)
+        belief = initial_belief(key_belief, gba, 12)
+        return how.update(key, gba, belief, jnp.int32(pomdp.num_actions - 1), o)
 
-        o = jnp.zeros((2, len(pomdp.observation_sizes)), jnp.int32).at[1].set(1)
-        yield jax.jit(jax.vmap(one))(jr.split(prng.key(6), 2), o)
+    o = jnp.zeros((2, len(pomdp.observation_sizes)), jnp.int32).at[1].set(1)
+    return jax.jit(jax.vmap(one))(jr.split(prng.key(6), 2), o)
+
+
+def sizes_of(pomdp):
+    return pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
 
 
 @pytest.mark.parametrize("large", [kernels.LARGE, 1])
@@ -212,20 +227,25 @@ def test_rejection_sampling(large, monkeypatch):
     the plain filter, too.
     """
     monkeypatch.setattr(kernels, "LARGE", large)
-    monkeypatch.setattr(Dropout, "tries_at_once", 1 if large > 1 else 2)
-    update = partial(rejection_sampling, max_tries=50)
-    (expected, info_plain), (found, info) = beliefs_of(update, road_racing.make_domain(3).pomdp)
+    monkeypatch.setattr(DropoutModels, "tries_at_once", 1 if large > 1 else 2)
+    pomdp = road_racing.make_domain(3).pomdp
+    both = make(Network(hidden=6, learning_rate=0.1), sizes_of(pomdp), scale=1.0)
+    expected, found = (belief_of(Rejection(max_tries=50), pomdp, models) for models in both)
+    info = found[1]
     rounds = np.ceil(1 / np.asarray(info.acceptance_rate) - 1e-3)
     assert rounds[0] != rounds[1] and not info.num_filled.any()
-    same((found, info), (expected, info_plain))
+    same(found, expected)
 
 
-def test_importance_sampling_with_half_of_D():
+def test_importance_sampling_with_half_of_D(with_kernels):
+    """T and O of networks of their own, one of them frozen."""
     pomdp = tiger.Tiger(tiger.dynamics())
-    update = partial(importance_sampling, resample_below=6.0, weight_after_update=True)
-    sizes, network = (pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes), Network(hidden=6)
-    T = [Frozen(posterior) for posterior in make(network, sizes, networks="T")]
-    same(*beliefs_of(update, pomdp, lambda O: Partial(T[O.interpret], O)))
+    T = untrained(Network(hidden=6), sizes_of(pomdp), PARTICLES, 3.0, networks="T")
+    O = untrained(Network(hidden=6, learning_rate=0.1), sizes_of(pomdp), PARTICLES)
+    posterior, how = Partial(Frozen(T), O), Importance(resample_below=6.0, weight_after_update=True)
+    kernel = models_of(posterior)
+    assert kernel.observation.by_kernels and kernel.transition.inner.by_kernels
+    same(belief_of(how, pomdp, kernel), belief_of(how, pomdp, posterior))
 
 
 def same(found, expected) -> None:
@@ -253,19 +273,20 @@ def test_a_gpu_gets_kernels_that_copy_no_weights(parts, monkeypatch):
     architecture = Architecture(*parts)
     weights = architecture.num_weights("T") + architecture.num_weights("O")
     posterior, runs, n = Dropout(jnp.zeros((1, weights)), architecture), 3, 7
-    assert posterior.by_kernels
+    models = models_of(posterior)
+    assert models.by_kernels
 
     def update(key, thetas, s, a, o, learn):
         key_draw, key_U = jr.split(key)
         i = jr.randint(key_draw, (n,), 0, n)
 
         def step(key, i, s):
-            D = posterior.dynamics_of(thetas, i, posterior.draw(key, thetas[i]))
+            D = models.dynamics(thetas, i, posterior.draw(key, thetas[i]))
             return D.step(key, s, a)[0], D.observation_log_prob(s, a, s, o)
 
         keys = jr.split(key_U, n)
         s_next, log_prob = jax.vmap(step)(keys, i, s)
-        return posterior.update_all(keys, thetas, i, s, a, s_next, o, learn), log_prob
+        return models.update(keys, thetas, i, Transition(s, a, s_next, o), learn), log_prob
 
     shape, ints = jax.ShapeDtypeStruct, partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
     arguments = (

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.core.pomdp import Table
+from baddr.core.pomdp import Table, Transition
 from baddr.domains import tiger
 from baddr.fast.pretrain import (
     Fit,
@@ -22,7 +22,7 @@ from baddr.fast.pretrain import (
 )
 from baddr.files import cache
 from baddr.posteriors.dropout import Architecture, Dropout
-from baddr.posteriors.settings import Network, Pretrain
+from baddr.settings import Network, Pretrain
 
 POMDP = tiger.make_domain().pomdp
 NETWORK = Network()  # the paper's tiger: raw inputs, 3 layers of 32, dropout .5
@@ -44,7 +44,7 @@ def predicted_accuracies(posterior):
 
     def one(theta, side):
         s, listen = side[None], jnp.int32(tiger.LISTEN)
-        return jnp.exp(posterior.predictive(prng.key(0), theta, s, listen, s, s, 512)[1])
+        return jnp.exp(posterior.predictive(prng.key(0), theta, Transition(s, listen, s, s), 512)[1])
 
     sides = jnp.arange(2, dtype=jnp.int32)
     return jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None))(posterior.ensemble, sides)

@@ -9,62 +9,38 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import numpy_logits, untrained, vectors
 
 from baddr import prng
-from baddr.core.filters import importance_sampling, initial_belief
-from baddr.core.gba_pomdp import GBAPOMDP, rows_that_matter
-from baddr.core.posterior import Rows
+from baddr.core.belief_update import initial_belief
+from baddr.core.filters import Importance
+from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.pomdp import Transition
+from baddr.core.posterior import sample
 from baddr.domains import tiger
-from baddr.planners.po_uct import search
+from baddr.planners.tree_search import TreeSearch
 from baddr.posteriors import Dirichlet, Frozen
-from baddr.posteriors.dropout import (
-    Architecture,
-    Dropout,
-    _joint,
-    draw_masks,
-    initial_weights,
-    log_prob_of,
-    unpack,
-)
+from baddr.posteriors.dropout import Architecture, draw_masks, unpack
+from baddr.posteriors.moments import NUM_DROPOUT_DRAWS
 from baddr.posteriors.partial import Partial
-from baddr.posteriors.settings import Network
+from baddr.settings import Network
 
 SIZES = (3, 2), 2, (2, 3)  # two state features, two actions, two observation features
 S, A, S_NEXT, O = jnp.array([2, 1]), jnp.int32(1), jnp.array([0, 1]), jnp.array([1, 2])
+STEP = Transition(S, A, S_NEXT, O)
 
 
 NARROW = Network(hidden=3)
 
 
-def make(network: Network = NARROW, sizes=SIZES, members: int = 1, scale: float = 1.0, **kwargs):
-    architecture = Architecture(network, *sizes, **kwargs)
-    w = jax.jit(jax.vmap(lambda key: initial_weights(key, architecture)))(jr.split(prng.key(1), members))
-    return Dropout(scale * w, architecture)
-
-
-def vectors(sizes):
-    return np.array(list(itertools.product(*map(range, sizes))), np.int32)
+def make(network: Network = NARROW, sizes=SIZES, **options):
+    return untrained(network, sizes, **options)
 
 
 def all_masks(hidden: int, layers: int = 1):
     """Every mask of one network, the same for both, as packed words."""
     words = itertools.product(range(2**hidden), repeat=layers)
     return jnp.array([[[[word] for word in mask]] * 2 for mask in words], jnp.uint32)
-
-
-def numpy_logits(architecture, theta, net: str, x, masks):
-    """An independent forward pass, w~ = w . diag(z) formed outright."""
-    p, at = architecture.network.dropout, 0 if net == "T" else architecture.num_weights("T")
-    h, widths = np.asarray(x, np.float64), architecture.widths(net)
-    for i, (n, m) in enumerate(itertools.pairwise(widths)):
-        block = np.asarray(theta[at : at + (n + 1) * m], np.float64)
-        at += (n + 1) * m
-        W, b = block[: n * m].reshape(n, m).T, block[n * m :]
-        if 0 < i <= len(masks):
-            W = W @ np.diag(masks[i - 1]) / (1 - p)
-        h = W @ h + b
-        h = np.tanh(h) if i < len(widths) - 2 else h
-    return h
 
 
 def softmax_prob(y, sizes, values) -> float:
@@ -107,7 +83,7 @@ def test_predictive_is_the_mean_over_all_masks():
     np.testing.assert_allclose(np.mean(joint(pairs)), p_T.mean() * p_O.mean(), rtol=1e-5)
 
     n = 4000
-    log_T, log_O = jax.jit(lambda key: posterior.predictive(key, theta, S, A, S_NEXT, O, n))(prng.key(5))
+    log_T, log_O = jax.jit(lambda key: posterior.predictive(key, theta, STEP, n))(prng.key(5))
     assert abs(np.exp(log_T) - p_T.mean()) < 4 * p_T.std() / np.sqrt(n)
     assert abs(np.exp(log_O) - p_O.mean()) < 4 * p_O.std() / np.sqrt(n)
     assert p_T.std() > 0.01 and p_O.std() > 0.01  # the masks matter
@@ -201,7 +177,7 @@ def test_redrawn_masks_give_the_predictive_at_every_step():
 def test_nothing_is_nan_at_extreme_weights():
     posterior = make(Network(hidden=8, learning_rate=0.1), scale=1e6)
     theta, key = posterior.ensemble[0], prng.key(0)
-    D = posterior.sample(key, theta)
+    D = sample(posterior, key, theta)
     s_next, o = eqx.filter_jit(D.step)(key, S, A)
     assert np.all((s_next >= 0) & (s_next < np.array(SIZES[0])) & (o >= 0) & (o < np.array(SIZES[2])))
     assert np.isfinite(eqx.filter_jit(D.log_prob)(S, A, s_next, o))
@@ -218,7 +194,7 @@ def test_wide_observations():
 
     def one(key):
         theta = posterior.prior(key)
-        D = posterior.sample(key, theta)
+        D = sample(posterior, key, theta)
         s_next, o = D.step(key, s, a)
         theta = posterior.update(key, theta, s, a, s_next, o)
         return o, D.log_prob(s, a, s_next, o), theta
@@ -242,21 +218,11 @@ def test_plan_and_filter_on_tiger():
     gba = GBAPOMDP(domain.pomdp, posterior)
     belief = jax.jit(lambda key: initial_belief(key, gba, 16))(prng.key(0))
     stacked = jax.tree.map(lambda x: x[None], belief)
-    plan = jax.jit(
-        lambda belief: search(
-            prng.key(1)[None],
-            gba,
-            belief,
-            num_simulations=32,
-            exploration=100.0,
-            depth=5,
-            steps_left=jnp.array([5]),
-        )
-    )
-    root = plan(stacked)
-    assert np.sum(root.N) == 32 and np.isfinite(root.Q).all()
+    how = TreeSearch(num_simulations=32, exploration=100.0, depth=5)
+    found = jax.jit(lambda belief: how.plan(prng.key(1)[None], gba, belief, jnp.array([5])))(stacked)
+    assert np.sum(found.N) == 32 and np.isfinite(found.Q).all()
     a, o = jnp.int32(2), jnp.array([0])
-    importance = jax.jit(lambda b: importance_sampling(prng.key(2), gba, b, a, o, resample_below=4.0)[0])
+    importance = jax.jit(lambda b: Importance(resample_below=4.0).update(prng.key(2), gba, b, a, o)[0])
     after = importance(belief).states.theta
     assert after.shape == belief.states.theta.shape and np.isfinite(after).all()
     assert not np.array_equal(after, belief.states.theta)
@@ -271,7 +237,7 @@ def test_partial_takes_each_factor_from_its_own_side(learned):
     partial = Partial(network, known) if learned == "transition" else Partial(known, network)
     key = prng.key(0)
     theta = partial.prior(key)
-    D = partial.sample(key, theta)
+    D = sample(partial, key, theta)
     s, a = jnp.array([1]), jnp.int32(2)
     log_prob = jax.jit(jax.vmap(lambda x: D.log_prob(s, a, x[:1], x[1:])))
     np.testing.assert_allclose(np.exp(log_prob(vectors((2, 3)))).sum(), 1, atol=1e-5)
@@ -289,7 +255,7 @@ def test_partial_takes_a_table_of_counts():
     """T from Dirichlet counts, O known: each factor is its own side's, for all (s, a, s', o)."""
     known, counts = tiger.dynamics(0.7), tiger.make_domain().counts
     partial = Partial(Dirichlet(counts, *tiger.SIZES), known)
-    D = partial.sample(prng.key(0), partial.prior(prng.key(0)))
+    D = sample(partial, prng.key(0), partial.prior(prng.key(0)))
     T = np.asarray(counts.T) / np.asarray(counts.T).sum(-1, keepdims=True)
 
     def both(s, a, i, z):
@@ -305,7 +271,7 @@ def test_partial_takes_a_table_of_counts():
 def test_a_missing_network_says_so():
     posterior = make(networks="T")
     with pytest.raises(ValueError, match="no O-network"):
-        posterior.sample(prng.key(0), posterior.ensemble[0]).observation_log_prob(S, A, S_NEXT, O)
+        sample(posterior, prng.key(0), posterior.ensemble[0]).observation_log_prob(S, A, S_NEXT, O)
     with pytest.raises(ValueError, match="2 state features"):
         make(Network(inputs=("raw",)))
 
@@ -324,116 +290,6 @@ def test_the_histogram_is_the_distribution_over_all_masks():
     gba = GBAPOMDP(tiger.make_domain().pomdp, posterior)
     belief = jax.jit(lambda key: initial_belief(key, gba, n))(prng.key(0))
     found = jax.jit(lambda key: tiger.describe(key, posterior, belief))(prng.key(1))["accuracy_histogram"]
-    standard_error = np.sqrt(expected * (1 - expected) / (posterior.num_draws * n))  # one side: half as many
+    standard_error = np.sqrt(expected * (1 - expected) / (NUM_DROPOUT_DRAWS * n))  # one side: half as many
     assert np.count_nonzero(expected) > 3
     assert np.all(np.abs(np.asarray(found) - expected) <= 4 * standard_error + 1e-6)
-
-
-def test_the_rows_that_matter_are_those_that_a_simulation_can_see():
-    """Tiger: opening a door ends the episode, so only listening is tabulated. A reward on s' adds a row."""
-    pomdp = tiger.make_domain().pomdp
-    rows = rows_that_matter(pomdp, 32)
-    assert rows == Rows(((0, 2), (1, 2)), tuple((s, 2, s_next) for s in (0, 1) for s_next in (0, 1)))
-    assert rows_that_matter(pomdp, 5) is None
-
-    class Paid(tiger.Tiger):
-        def reward(self, s, a, s_next):
-            return super().reward(s, a, s_next) + jnp.where(a == 0, s_next[0], 0).astype(float)
-
-    assert rows_that_matter(Paid(pomdp.dynamics), 32).T == ((0, 0), (0, 2), (1, 0), (1, 2))
-
-
-def test_tabulated_draws_are_the_networks():
-    """Every row of every draw against an independent forward pass; the same key gives the same s' and o."""
-    posterior = make(Network(hidden=5, inputs=("onehot", "scaled")), members=3, scale=3)
-    states = vectors(SIZES[0])
-    rows = Rows(((2, 1), (5, 0)), ((0, 1, 3), (4, 0, 1), (5, 1, 5)))
-    i = jnp.array([2, 0])
-    masks = jax.vmap(lambda key: draw_masks(key, posterior.architecture))(jr.split(prng.key(3), 2))
-    stacked = jax.jit(lambda: posterior.tabulate(posterior.ensemble, i, masks, rows))()
-    tables = stacked.logits
-
-    def code(s):
-        return [*np.eye(3)[s[0]], 2 * s[1] - 1]
-
-    for n in range(2):
-        theta = posterior.ensemble[i[n]]
-        keep = [np.asarray(unpack(masks[n, net], 5)) for net in range(2)]
-        for row, (s, a) in enumerate(rows.T):
-            x = [*code(states[s]), *np.eye(2)[a]]
-            wanted = numpy_logits(posterior.architecture, theta, "T", x, keep[0])
-            np.testing.assert_allclose(tables.T[n, row], wanted, atol=1e-5)
-        for row, (s, a, s_next) in enumerate(rows.O):
-            x = [*code(states[s]), *np.eye(2)[a], *code(states[s_next])]
-            wanted = numpy_logits(posterior.architecture, theta, "O", x, keep[1])
-            np.testing.assert_allclose(tables.O[n, row], wanted, atol=1e-5)
-        plain = posterior.dynamics(theta, masks[n])
-        table = jax.tree.map(lambda x, n=n: x[n], stacked)
-        s, a, s_next = jnp.asarray(states[5]), jnp.int32(1), jnp.asarray(states[5])
-        keys = jr.split(prng.key(4), 64)
-        drawn = [
-            jax.vmap(D.sample_observation, (0, None, None, None))(keys, s, a, s_next) for D in (plain, table)
-        ]
-        np.testing.assert_array_equal(*drawn)
-        o = jnp.array([1, 2])
-        np.testing.assert_allclose(
-            table.observation_log_prob(s, a, s_next, o),
-            plain.observation_log_prob(s, a, s_next, o),
-            atol=1e-5,
-        )
-        s, a = jnp.asarray(states[2]), jnp.int32(1)
-        np.testing.assert_allclose(
-            table.transition_log_prob(s, a, s_next), plain.transition_log_prob(s, a, s_next), atol=1e-5
-        )
-
-
-@pytest.mark.parametrize("lanes", [1, 2])
-def test_a_tabulated_search_is_the_plain_one(lanes):
-    """The same random numbers, the same choices: equal visits, and values up to rounding."""
-    posterior = Frozen(make(Network(hidden=8), ((2,), 3, (3,)), members=2, scale=3))
-    pomdp = tiger.make_domain().pomdp
-    roots = []
-    for most_rows in (0, 32):
-        gba = GBAPOMDP(pomdp, posterior, most_rows=most_rows)
-        assert (gba.rows is None) == (most_rows == 0)
-        belief = jax.vmap(lambda key, gba=gba: initial_belief(key, gba, 16))(jr.split(prng.key(0), 3))
-        settings = {"num_simulations": 256, "exploration": 100.0, "depth": 10}
-        settings |= {"lanes": lanes, "method": "lanes"}
-        plan = jax.jit(
-            lambda belief, gba=gba, settings=settings: search(
-                jr.split(prng.key(1), 3), gba, belief, steps_left=jnp.full((3,), 10), **settings
-            )
-        )
-        roots.append(plan(belief))
-    np.testing.assert_array_equal(roots[0].N, roots[1].N)
-    np.testing.assert_allclose(roots[0].Q, roots[1].Q, atol=1e-3)
-
-
-def test_the_joint_probabilities_of_features_are_their_product():
-    """Of every vector by rank, for features of different sizes."""
-    sizes, y = (2, 3, 2), jnp.asarray(np.random.default_rng(0).normal(size=(4, 7)), jnp.float32)
-    vectors = np.array(list(itertools.product(*map(range, sizes))), np.int32)
-    expected = np.exp([[float(log_prob_of(row, sizes, jnp.asarray(v))) for v in vectors] for row in y])
-    np.testing.assert_allclose(_joint(y, sizes), expected, rtol=1e-5)
-
-
-def test_the_tables_of_a_search_are_the_probabilities_of_its_draws():
-    """Of the same particles under the same masks; opening a door (0) ends the episode, and has no row."""
-    posterior, pomdp = make(Network(hidden=8), ((2,), 3, (3,)), members=2, scale=3), tiger.make_domain().pomdp
-    plain, gba = (GBAPOMDP(pomdp, posterior, most_rows=n) for n in (0, 32))
-    beliefs = jax.vmap(lambda key: initial_belief(key, gba, 16))(jr.split(prng.key(0), 2))
-    sample_roots = lambda key, belief: gba.sample_roots(key, belief, 5)
-    _, draws = jax.vmap(sample_roots)(jr.split(prng.key(1), 2), beliefs)
-    assert plain.prepare(beliefs, draws) is draws
-    tables = gba.tables(beliefs, gba.prepare(beliefs, draws))
-    assert tables.row_T.tolist() == [[-1, -1, 0], [-1, -1, 1]] and np.all(tables.row_O[:, :2] == -1)
-    listen, numbers = jnp.int32(2), np.arange(3, dtype=np.int32)
-    for run, draw, s, s_next in itertools.product(range(2), range(5), range(2), range(2)):
-        i, masks = (x[run, draw] for x in draws)
-        D = posterior.dynamics(beliefs.states.theta[run, i], masks)
-        before, after = jnp.array([s]), jnp.array([s_next])
-        T = [np.exp(D.transition_log_prob(before, listen, jnp.array([x]))) for x in numbers[:2]]
-        O = [np.exp(D.observation_log_prob(before, listen, after, jnp.array([x]))) for x in numbers]
-        row_T, row_O = tables.row_T[s, 2], tables.row_O[s, 2, s_next]
-        np.testing.assert_allclose(tables.T[run, draw, row_T], np.cumsum(T)[:-1], atol=1e-5)
-        np.testing.assert_allclose(tables.O[run, draw, row_O], np.cumsum(O)[:-1], atol=1e-5)

@@ -11,12 +11,15 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import vectors
 from scipy.special import gammaln
 
 from baddr import prng
-from baddr.core.filters import importance_sampling, initial_belief, next_episode, rejection_sampling
+from baddr.core.belief_update import initial_belief, next_episode
+from baddr.core.filters import Importance, Rejection
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.core.pomdp import POMDP, Dynamics
+from baddr.core.pomdp import POMDP, Dynamics, Transition
+from baddr.core.posterior import sample
 from baddr.domains import factored_tiger, tiger
 from baddr.posteriors import Counts, Dirichlet, Factored, FactoredCounts, Graph
 from baddr.posteriors.factored import (
@@ -33,12 +36,9 @@ from baddr.posteriors.factored import (
     parents,
     particle_bytes,
 )
+from baddr.posteriors.moments import observation_moments
 
 LISTEN = jnp.int32(2)
-
-
-def vectors(sizes):
-    return np.array(list(itertools.product(*map(range, sizes))), np.int32)
 
 
 def everything(state_sizes, num_actions, observation_sizes):
@@ -79,7 +79,7 @@ def test_fully_connected_equals_the_tabular_posterior(name):
 
     @eqx.filter_jit
     def moments(posterior, theta):
-        return jax.vmap(lambda *x: posterior.observation_moments(theta, *x, None))(*every)
+        return jax.vmap(lambda *x: observation_moments(posterior, theta, Transition(*x), None))(*every)
 
     update = eqx.filter_jit(lambda posterior, *x: posterior.update(*x))
     rng = np.random.default_rng(1)
@@ -167,7 +167,7 @@ def test_a_model_is_drawn_from_the_dirichlets():
     s, right, null = (jnp.array([value], jnp.int32) for value in range(3))
 
     def hears(key):
-        D = posterior.sample(key, posterior.prior(key))
+        D = sample(posterior, key, posterior.prior(key))
         pairs = (s, s), (right, right), (s, null)
         return jnp.exp(jnp.stack([D.observation_log_prob(s, LISTEN, s_next, o) for s_next, o in pairs]))
 
@@ -177,10 +177,10 @@ def test_a_model_is_drawn_from_the_dirichlets():
     assert abs(p.var() - variance) < 5 * math.sqrt(2 * variance**2 / 4096)
     assert np.all(impossible == 0)
     assert abs(np.corrcoef(p, other)[0, 1]) < 5 / math.sqrt(4096)  # rows are independent
-    D = posterior.sample(prng.key(5), posterior.prior(prng.key(5)))
+    D = sample(posterior, prng.key(5), posterior.prior(prng.key(5)))
     both = [jnp.exp(D.observation_log_prob(s, LISTEN, s, jnp.array([o], jnp.int32))) for o in range(2)]
     assert sum(both) == pytest.approx(1, abs=1e-6)  # a row is the same whenever it is read
-    found = posterior.observation_moments(posterior.prior(prng.key(0)), s, LISTEN, s, s, None)
+    found = observation_moments(posterior, posterior.prior(prng.key(0)), Transition(s, LISTEN, s, s), None)
     np.testing.assert_allclose(found, (mean, variance), rtol=1e-5)
 
 
@@ -192,10 +192,7 @@ def test_inversion_never_draws_a_weight_of_zero():
 
 # Learning.
 
-UPDATES = {
-    "importance": lambda *x: importance_sampling(*x, resample_below=64.0),
-    "rejection": lambda *x: rejection_sampling(*x),
-}
+UPDATES = {"importance": Importance(resample_below=64.0), "rejection": Rejection()}
 
 
 @pytest.mark.parametrize("name", UPDATES)
@@ -206,7 +203,7 @@ def test_counts_grow_by_one_per_learned_node(name):
     gba = GBAPOMDP(domain.pomdp, posterior)
     n, key = 256, prng.key(1)
     before = initial_belief(key, gba, n)
-    update = eqx.filter_jit(lambda belief, a, o: UPDATES[name](key, gba, belief, a, o))
+    update = eqx.filter_jit(lambda belief, a, o: UPDATES[name].update(key, gba, belief, a, o))
     after, _ = update(before, LISTEN, jnp.array([1], jnp.int32))
     theta, s = after.states.theta, np.asarray(after.states.s)
     edges = np.asarray(theta.edges)
@@ -238,7 +235,7 @@ def test_deterministic_nodes_stay_deterministic():
 
     @jax.jit
     def step(key, theta, s):
-        s_next, o = posterior.sample(key, theta).step(key, s, jnp.int32(0))
+        s_next, o = sample(posterior, key, theta).step(key, s, jnp.int32(0))
         return posterior.update(key, theta, s, jnp.int32(0), s_next, o), s_next
 
     theta = posterior.prior(prng.key(0))
@@ -276,7 +273,7 @@ def test_a_matched_structure_is_an_uncertain_one_with_its_parents():
             thetas.append((posterior, theta))
         np.testing.assert_array_equal(thetas[0][1].counts, thetas[1][1].counts)
         for posterior, theta in thetas:
-            log_p = posterior.sample(prng.key(0), theta).observation_log_prob(s, LISTEN, s, o)
+            log_p = sample(posterior, prng.key(0), theta).observation_log_prob(s, LISTEN, s, o)
             np.testing.assert_allclose(np.exp(log_p), (3 + 3) / (8 + 3), rtol=1e-6)
 
 
@@ -403,7 +400,7 @@ def test_filtered_structures_against_enumeration():
     n, graph = 2**15, toy_graph()
     posterior = Factored(graph, "uncertain")
     gba = GBAPOMDP(Toy(expected_dynamics(graph)), posterior)
-    update = eqx.filter_jit(lambda k, belief, o: rejection_sampling(k, gba, belief, jnp.int32(0), o))
+    update = eqx.filter_jit(lambda k, belief, o: Rejection().update(k, gba, belief, jnp.int32(0), o))
     belief = initial_belief(prng.key(3), gba, n)
     for t, o in enumerate(HISTORY[1:]):
         belief, info = update(jr.fold_in(prng.key(4), t), belief, jnp.array(o, jnp.int32))
@@ -467,7 +464,7 @@ def test_the_true_parents_become_probable():
         s, belief = carry
         key_o, key_update = jr.split(key)
         _, o = domain.pomdp.step(key_o, s, LISTEN)
-        return (s, importance_sampling(key_update, gba, belief, LISTEN, o, resample_below=128.0)[0]), None
+        return (s, Importance(resample_below=128.0).update(key_update, gba, belief, LISTEN, o)[0]), None
 
     def episode(belief, key):
         key_s, key_belief, key_listen = jr.split(key, 3)
