@@ -17,7 +17,8 @@ import jax.random as jr
 import numpy as np
 
 from baddr import prng
-from baddr.core.particles import one_by_one
+from baddr.fast.compiler import compile_small_loops
+from baddr.fast.loops import one_by_one
 from baddr.lab.build import build_agent, build_domain, build_posterior
 from baddr.lab.experiment import preset
 
@@ -44,6 +45,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    compile_small_loops()  # as the command line does
     experiment = with_overrides(preset("tiger", options.agent, "paper"), options.overrides)
     domain = build_domain(experiment)
     posterior, _ = build_posterior(experiment, domain)

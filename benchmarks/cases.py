@@ -13,17 +13,20 @@ from timing import time_and_result
 
 from baddr import prng
 from baddr.core.agent import Agent
-from baddr.core.particles import Particles, one_by_one
+from baddr.core.particles import Particles
+from baddr.core.pomdp import Transition
+from baddr.fast.loops import one_by_one
+from baddr.fast.search import FastSearch
 from baddr.lab.build import build_agent, build_domain, build_posterior
 from baddr.lab.engine import Local
-from baddr.lab.experiment import AnyExperiment
-from baddr.lab.runner import choose_lanes
+from baddr.lab.experiment import Experiment
+from baddr.lab.runner import choose_in_flight
 
 
 class Case(NamedTuple):
     """Beliefs of several runs; an action, and the observation that the true world gave for it."""
 
-    experiment: AnyExperiment
+    experiment: Experiment[Any]
     agent: Agent
     keys: Array
     beliefs: Particles
@@ -35,15 +38,16 @@ class Case(NamedTuple):
         return self.keys.shape[0]
 
 
-def case(experiment: AnyExperiment, runs: int, batches: int = 0, lanes: int = 0) -> Case:
+def case(experiment: Experiment[Any], runs: int, batches: int = 0, in_flight: int = 0) -> Case:
     """The networks are trained on `batches` batches: how good they are hardly changes what anything costs."""
     short = replace(experiment.pretrain, batches=batches, max_gap=1e9)
     experiment = replace(experiment, pretrain=short, runs=runs, chunk_size=runs)
     domain = build_domain(experiment)
     posterior, _ = build_posterior(experiment, domain)
     agent = build_agent(experiment, domain, posterior)
-    lanes = lanes or experiment.planner.lanes or choose_lanes(experiment, agent, Local().place())
-    experiment = replace(experiment, planner=replace(experiment.planner, lanes=lanes))
+    in_flight = in_flight or experiment.planner.in_flight
+    in_flight = in_flight or choose_in_flight(experiment, agent, Local().place())
+    experiment = replace(experiment, planner=replace(experiment.planner, in_flight=in_flight))
     agent = build_agent(experiment, domain, posterior)
     world, keys = domain.pomdp, jr.split(prng.key(0), runs)
     # Tiger listens; elsewhere any action will do.
@@ -66,17 +70,18 @@ def time_plan(case: Case, **options: Any) -> tuple[float, int]:
     """Seconds of a plan of all runs, and its simulated steps."""
     left = jnp.full((case.runs,), case.agent.gba.horizon, jnp.int32)
     plan = eqx.filter_jit(lambda agent, keys, beliefs: agent.plan(keys, beliefs, left))
-    seconds, root = time_and_result(plan, case.agent, case.keys, case.beliefs, **options)
-    return seconds, int(root.num_steps.sum())
+    seconds, found = time_and_result(plan, case.agent, case.keys, case.beliefs, **options)
+    return seconds, int(found.num_steps.sum())
 
 
 def time_roots(case: Case, **options: Any) -> float:
     """Seconds to draw where the simulations start; their tables included, where there are some."""
-    n = case.experiment.planner.num_simulations
 
     def draw(agent: Agent, keys: Array, beliefs: Particles) -> Any:
-        s, draws = one_by_one(lambda key, b: agent.gba.sample_roots(key, b, n))(keys, beliefs)
-        return s, agent.gba.prepare(beliefs, draws)
+        planner = agent.planner
+        assert isinstance(planner, FastSearch)
+        _, (s, draws) = one_by_one(lambda key, b: planner.how.roots(agent.gba, key, b))(keys, beliefs)
+        return s, planner.prepare(agent.gba, beliefs, draws)
 
     return time_and_result(eqx.filter_jit(draw), case.agent, case.keys, case.beliefs, **options)[0]
 
@@ -103,7 +108,8 @@ def time_learning(case: Case, **options: Any) -> float:
     def learn(agent: Agent, key: Array, belief: Particles, a: Array, o: Array) -> Any:
         n, s = belief.num_particles, belief.states.s
         i, keys = jnp.arange(n, dtype=jnp.int32), jr.split(key, n)
-        return agent.gba.posterior.update_all(keys, belief.states.theta, i, s, a, s, o, jnp.array(True))
+        steps = Transition(s, a, s, o)
+        return agent.gba.models.update(keys, belief.states.theta, i, steps, jnp.array(True))
 
     compiled = eqx.filter_jit(lambda agent, *rest: one_by_one(lambda *one: learn(agent, *one))(*rest))
     return time_and_result(compiled, case.agent, case.keys, case.beliefs, case.a, case.o, **options)[0]

@@ -74,7 +74,7 @@ def measure(name: str, runs: int, batches: int) -> None:
         "roots": min(roots, plan),
         "learning": min(learning, update),
         "rounds": rounds,
-        "lanes": some.experiment.planner.lanes,
+        "in_flight": some.experiment.planner.in_flight,
         "bytes": bytes_per_run(some.experiment, some.agent),
         "grown": (peak - before) / runs,
     }
@@ -92,7 +92,7 @@ def row(name: str, runs: int, found: dict[str, float]) -> str:
     )
     shares = " ".join(f"{100 * part / whole:8.0f} %" for part in parts)
     return (
-        f"{name:30s} {found['lanes']:5.0f} {plan:9.2f} {1e6 * found['plan'] / found['steps']:8.3f} "
+        f"{name:30s} {found['in_flight']:9.0f} {plan:9.2f} {1e6 * found['plan'] / found['steps']:8.3f} "
         f"{found['steps'] / runs:8.0f} {update:10.2f} {found['rounds']:7.1f} {shares} "
         f"{found['bytes'] / 2**20:8.1f} {found['grown']:8.1f}"
     )
@@ -110,9 +110,13 @@ def main() -> None:
         measure(options.measure, options.runs, options.batches)
         return
     print(f"A plan and a belief update at the paper's settings, per run of {options.runs}\n{about()}")
-    print(f"{'':30s} {'lanes':>5s} {'ms/plan':>9s} {'us/step':>8s} {'steps':>8s} {'ms/update':>10s} ", end="")
     print(
-        f"{'rounds':>7s} {'roots':>10s} {'search':>10s} {'proposals':>10s} {'U':>10s} {'MiB/run':>8s} grown"
+        f"{'':30s} {'in flight':>9s} {'ms/plan':>9s} {'us/step':>8s} {'steps':>8s} {'ms/update':>10s} ",
+        end="",
+    )
+    print(
+        f"{'ms/update':>10s} {'rounds':>7s} {'roots':>10s} {'search':>10s} {'proposals':>10s} {'U':>10s} "
+        f"{'MiB/run':>8s} grown"
     )
     from cases import fresh_cache
 

@@ -125,17 +125,18 @@ def time_peer(python: Path, peer: str, options: argparse.Namespace) -> list[floa
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def ours(simulations: int, particles: int, runs: int, lanes: int) -> Callable[[], Any]:
-    """A compiled plan of `runs` runs, `lanes` simulations of a tree in flight."""
+def ours(simulations: int, particles: int, runs: int, in_flight: int) -> Callable[[], Any]:
+    """A compiled plan of `runs` runs, `in_flight` simulations of a tree at a time."""
     import jax
     import jax.numpy as jnp
     import jax.random as jr
 
     from baddr import prng
-    from baddr.core.filters import initial_belief
+    from baddr.core.belief_update import initial_belief
     from baddr.core.gba_pomdp import GBAPOMDP
     from baddr.domains.tiger import Tiger, dynamics
-    from baddr.planners.po_uct import search
+    from baddr.fast.choose import fast_planner
+    from baddr.planners.tree_search import TreeSearch
     from baddr.posteriors import Known
 
     class Continuing(Tiger):
@@ -147,21 +148,15 @@ def ours(simulations: int, particles: int, runs: int, lanes: int) -> Callable[[]
     keys = jr.split(prng.key(0), runs)
     belief = jax.vmap(lambda key: initial_belief(key, pomdp, particles))(keys)
 
+    planner = fast_planner(TreeSearch(simulations, EXPLORATION, DEPTH, in_flight), pomdp)
+    left, active = jnp.full((runs,), DEPTH, jnp.int32), jnp.ones((runs,), bool)
+
     def plan(keys, belief):
-        return search(
-            keys,
-            pomdp,
-            belief,
-            num_simulations=simulations,
-            exploration=EXPLORATION,
-            depth=DEPTH,
-            steps_left=jnp.full((runs,), DEPTH, jnp.int32),
-            lanes=lanes,
-        )
+        return planner.plan(keys, pomdp, belief, left, active)
 
     compiled = jax.jit(plan).lower(keys, belief).compile()
-    root = jax.block_until_ready(compiled(keys, belief))
-    assert int(root.num_steps.sum()) == runs * simulations * DEPTH, "every simulation takes all steps"
+    found = jax.block_until_ready(compiled(keys, belief))
+    assert int(found.num_steps.sum()) == runs * simulations * DEPTH, "every simulation takes all steps"
     return lambda: jax.block_until_ready(compiled(keys, belief))
 
 
@@ -170,7 +165,7 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=4096)
     parser.add_argument("--particles", type=int, default=1024)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 64])
-    parser.add_argument("--lanes", type=int, nargs="+", default=[1, 4])
+    parser.add_argument("--in-flight", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=2, help="plans in each round")
     default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "baddr-peers"
@@ -197,18 +192,18 @@ def main() -> None:
         else:
             environments[peer] = python
     plans = {
-        (runs, lanes): ours(options.simulations, options.particles, runs, lanes)
+        (runs, in_flight): ours(options.simulations, options.particles, runs, in_flight)
         for runs in options.batches
-        for lanes in options.lanes
+        for in_flight in options.in_flight
     }
     now = clock()
     times: dict[str, list[float]] = {}
     for number in range(options.rounds):
-        for (runs, lanes), plan in plans.items():
+        for (runs, in_flight), plan in plans.items():
             for _ in range(options.repeats):
                 began = now()
                 plan()
-                name = f"baddr, {runs} run{'s' * (runs > 1)}, {lanes} lane{'s' * (lanes > 1)}"
+                name = f"baddr, {runs} run{'s' * (runs > 1)}, {in_flight} in flight"
                 times.setdefault(name, []).append((now() - began) / runs)
         for peer, python in environments.items():
             times.setdefault(peer, []).extend(time_peer(python, peer, options))

@@ -11,6 +11,7 @@ import os
 import statistics
 import time
 from dataclasses import replace
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -18,12 +19,12 @@ import jax.numpy as jnp
 import jax.random as jr
 
 from baddr import prng
-from baddr.files.machine import num_cores
+from baddr.fast.compiler import compile_small_loops
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import preset
 
 
-def median_seconds(function, *arguments, repeats: int = 7) -> tuple[float, object]:
+def median_seconds(function, *arguments, repeats: int = 7) -> tuple[float, Any]:
     result = jax.block_until_ready(function(*arguments))  # compiles
     times = []
     for _ in range(repeats):
@@ -38,19 +39,22 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--simulations", type=int, default=4096)
     parser.add_argument("--particles", type=int, default=1024)
-    parser.add_argument("--lanes", type=int, nargs="+", default=[1])
+    parser.add_argument("--in-flight", type=int, default=1)
     parser.add_argument("--domain", choices=["tiger", "factored-tiger"], default="tiger")
     parser.add_argument("--agents", nargs="+", default=["pomcp", "ba-pomcp", "fba-pomcp", "baddr"])
     parser.add_argument("--structure", choices=["true", "uncertain", "matched", "full"], default="true")
     options = parser.parse_args()
-    cores, load = num_cores(), os.getloadavg()[0]
+    compile_small_loops()  # as the command line does
+    cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
     print(f"{jax.devices()[0].device_kind}, {cores} core(s), load {load:.1f}, jax {jax.__version__}")
     print(f"{'agent':10s} {'runs':>5s} {'ms/plan':>9s} {'us/step':>8s} {'steps/plan':>10s} {'ms/update':>9s}")
     for name in options.agents:
         experiment = preset(options.domain, name)
         experiment = replace(
             experiment,
-            planner=replace(experiment.planner, num_simulations=options.simulations),
+            planner=replace(
+                experiment.planner, num_simulations=options.simulations, in_flight=options.in_flight
+            ),
             filter=replace(experiment.filter, num_particles=options.particles),
             factored=replace(experiment.factored, structure=options.structure),
         )
@@ -61,10 +65,10 @@ def main() -> None:
             beliefs = jax.vmap(agent.initial_belief)(keys)
             plan = eqx.filter_jit(lambda agent, k, b: agent.plan(k, b, jnp.full(k.shape, 30)))
             update = eqx.filter_jit(lambda agent, k, b, a, o: jax.vmap(agent.update)(k, b, a, o))
-            seconds, root = median_seconds(plan, agent, keys, beliefs)
+            seconds, found = median_seconds(plan, agent, keys, beliefs)
             listen, heard = jnp.full((runs,), 2, jnp.int32), jnp.zeros((runs, 1), jnp.int32)
             learning, _ = median_seconds(update, agent, keys, beliefs, listen, heard)
-            steps = int(root.num_steps.sum())
+            steps = int(found.num_steps.sum())
             print(
                 f"{name:10s} {runs:5d} {1e3 * seconds / runs:9.3f} {1e6 * seconds / steps:8.3f} "
                 f"{steps / runs:10.0f} {1e3 * learning / runs:9.3f}",

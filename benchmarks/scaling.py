@@ -61,7 +61,7 @@ def experiment_of(axis: str, size: int) -> tuple[Any, int]:
     planner, filter, network = experiment.planner, experiment.filter, experiment.network
     filter = replace(filter, max_tries=1)
     if axis == "simulations":  # as many in flight at every size
-        planner = replace(planner, num_simulations=size, lanes=4)
+        planner = replace(planner, num_simulations=size, in_flight=4)
     if axis == "particles":
         filter = replace(filter, num_particles=size)
     if axis == "hidden":

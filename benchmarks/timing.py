@@ -14,7 +14,11 @@ from typing import Any
 
 
 def pin(cores: int = 1) -> None:
-    """Run on the first cores only; call it before JAX starts its threads."""
+    """Run on the first cores only, with small loops compiled, as `baddr run` does; call it before JAX starts
+    its threads."""
+    from baddr.fast.compiler import compile_small_loops
+
+    compile_small_loops()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
@@ -22,8 +26,6 @@ def pin(cores: int = 1) -> None:
 def about() -> str:
     """The device, the cores this process may use, and how busy the machine is."""
     import jax
-
-    import baddr  # noqa: F401  (before JAX begins: it sets an option of XLA)
 
     device = jax.devices()[0]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -16,15 +16,16 @@ from gymnasium.utils.env_checker import check_env
 
 from baddr import gym
 from baddr import prng
-from baddr.core.agent import Agent, advance, start, state_marginals
+from baddr.core.agent import Agent, state_marginals
+from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.domains import tiger
 from baddr.errors import UserError
+from baddr.fast.runs import advance, start
 from baddr.gym import Environment, Player, player
 from baddr.lab.catalog import DOMAINS
-from baddr.posteriors import Dirichlet
-from baddr.core.filters import Importance, Rejection
 from baddr.planners.po_uct import PoUct
+from baddr.posteriors import Dirichlet
 
 DOMAIN = tiger.make_domain(horizon=4)  # short, so that plans depend on the steps left
 OPEN_LEFT, LISTEN, NULL = 0, 2, 2
@@ -36,8 +37,8 @@ TIGER_FILE = str(Path(__file__).parent.parent / "examples" / "tiger.pomdp")
 
 def ba_pomcp(num_simulations=32, num_particles=64, **filter_settings):
     posterior = Dirichlet(DOMAIN.counts, DOMAIN.pomdp.state_sizes, DOMAIN.pomdp.observation_sizes)
-    settings = Filter(num_particles=num_particles, **filter_settings)
-    return Agent(GBAPOMDP(DOMAIN.pomdp, posterior), settings, Planner(num_simulations=num_simulations))
+    filter = Importance(num_particles=num_particles, **filter_settings)
+    return Agent(GBAPOMDP(DOMAIN.pomdp, posterior), filter, PoUct(num_simulations=num_simulations))
 
 
 # --- environments ------------------------------------------------------------------------------------
@@ -320,7 +321,7 @@ def test_a_loop_out_of_order_gets_a_sentence():
         one.observe([0], action=5)
     one.observe([NULL], terminated=True, action=OPEN_LEFT)
     for call in (one.act, lambda: one.observe([0], action=LISTEN)):
-        with pytest.raises(UserError, match=r"call reset\(\) to start the next"):
+        with pytest.raises(UserError, match=r"call reset\(\) to begin the next"):
             call()
     one.reset()
     one.observe([0], action=LISTEN)
@@ -336,7 +337,7 @@ def test_a_player_by_name():
         filter={"num_particles": 64},
         domain={"accuracy": 1.0},
     )
-    assert one.agent.planner.num_simulations == 32 and one.belief.num_particles == 64
+    assert one.agent.planner.how.num_simulations == 32 and one.belief.num_particles == 64
     returns = play(one, gymnasium.make("baddr/Tiger-v0", accuracy=1.0), 4)
     assert len(returns) == 4
     for settings in ({"planer": {}}, {"planner": {"num_simulations": 0}}, {"agent": "pomcpp"}):

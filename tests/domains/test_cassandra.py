@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baddr import prng
-from baddr.core.agent import Agent, advance, start, state_marginals
+from baddr.core.agent import Agent, state_marginals
 from baddr.core.exact import (
     DirichletTables,
     expectimax,
@@ -26,18 +26,19 @@ from baddr.core.exact import (
     state_probabilities,
     tabulate,
 )
+from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.domains.cassandra import format as cassandra
-from baddr.domains.cassandra import make_domain
-from baddr.domains.cassandra.format import Model, parse, read, read_header, to_text, write
-from baddr.domains.cassandra.settings import CassandraSettings
-from baddr.domains.finite import dirichlet
+from baddr.domains import cassandra_format as cassandra
+from baddr.domains.cassandra import dirichlet, make_domain
+from baddr.domains.cassandra_format import Model, parse, read, read_header, to_text, write
 from baddr.errors import UserError
-from baddr.posteriors import Dirichlet, Known
-from baddr.core.filters import Importance, Rejection
+from baddr.fast.runs import advance, start
 from baddr.planners.po_uct import PoUct
+from baddr.planners.uniform import Uniform
+from baddr.posteriors import Dirichlet, Known
+from baddr.settings import Cassandra
 
-EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+EXAMPLES = Path(__file__).parent.parent / "examples"
 
 TIGER = """
 discount: 0.95
@@ -451,7 +452,7 @@ def test_a_model_that_no_file_can_hold_is_not_written(tmp_path):
 
 
 def test_reading_needs_no_jax():
-    code = "import sys\nfrom baddr.domains.cassandra import format as c\n"
+    code = "import sys\nfrom baddr.domains import cassandra_format as c\n"
     code += "c.read_header(sys.argv[1]); sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code, str(EXAMPLES / "tiger.pomdp")]).returncode == 0
 
@@ -562,7 +563,7 @@ def returns(agent, world, runs, episodes):
 def test_random_actions_return_what_they_must():
     """Tiger: listening costs 1, opening 45 on average; every step is like the first. 5 standard errors."""
     world = make_domain(str(EXAMPLES / "tiger.pomdp"), horizon=5).pomdp
-    agent = Agent(GBAPOMDP(world, Known(world.dynamics)), Filter(num_particles=1), None)
+    agent = Agent(GBAPOMDP(world, Known(world.dynamics)), Importance(num_particles=1), Uniform())
     r = returns(agent, world, 256, 8)
     expected = (-1 - 45 - 45) / 3 * (1 - 0.95**5) / (1 - 0.95)
     assert abs(r.mean() - expected) < 5 * r.std() / np.sqrt(len(r))
@@ -570,8 +571,8 @@ def test_random_actions_return_what_they_must():
 
 def learner(domain, **filter_settings):
     posterior = Dirichlet(domain.counts, domain.pomdp.state_sizes, domain.pomdp.observation_sizes)
-    planner = Planner(num_simulations=16, exploration=10.0)
-    return Agent(GBAPOMDP(domain.pomdp, posterior), Filter(**filter_settings), planner)
+    planner = PoUct(num_simulations=16, exploration=10.0)
+    return Agent(GBAPOMDP(domain.pomdp, posterior), Importance(**filter_settings), planner)
 
 
 def test_a_learners_belief_is_the_exact_mixture(path):
@@ -607,5 +608,5 @@ def test_a_learner_lives_in_the_file(path):
     ],
 )
 def test_settings_say_what_is_wrong(changes, sentence):
-    assert CassandraSettings(path="x.pomdp").problems() == []
-    assert re.fullmatch(sentence, "; ".join(replace(CassandraSettings(path="x.pomdp"), **changes).problems()))
+    assert Cassandra(path="x.pomdp").problems() == []
+    assert re.fullmatch(sentence, "; ".join(replace(Cassandra(path="x.pomdp"), **changes).problems()))
