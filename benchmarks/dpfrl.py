@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from baddr.agents.learners import A2C, Learner, advance, evaluate, start
 from baddr import prng
+from baddr.agents.learners import A2C, Learner, advance, evaluate, start
 from baddr.files.machine import num_cores
 from baddr.lab.build import build_domain
 from baddr.lab.catalog import DOMAINS, nearest

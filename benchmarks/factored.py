@@ -24,8 +24,6 @@ from baddr.domains.factored_tiger.settings import FactoredTigerSettings
 from baddr.files.store import Folder, load_results
 from baddr.lab import runner
 from baddr.lab.experiment import Experiment, preset
-from baddr.posteriors.settings import FactoredSettings
-from baddr.core.filters import Importance, Rejection
 
 TESTS = Path(__file__).parent.parent / "tests"
 PUBLISHED = json.loads((TESTS / "data" / "published_curves.json").read_text())

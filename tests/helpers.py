@@ -16,7 +16,7 @@ from baddr.core.pomdp import POMDP
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import preset
 from baddr.posteriors.dropout import Architecture, Dropout, initial_weights
-from baddr.settings import Network
+from baddr.posteriors.settings import Network
 
 DATA = Path(__file__).parent / "data"
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from baddr import load_results
+from baddr import load_results, prng
 from baddr.agents.learners import A2C, advance, evaluate, start
 from baddr.agents.learners.a2c import _gradient, a2c_loss, clip, n_step_targets, rmsprop
 from baddr.agents.learners.dpfrl import (
@@ -29,15 +29,14 @@ from baddr.agents.learners.dpfrl import (
     soft_resample,
 )
 from baddr.agents.learners.encoders import GridEncoder, OneHotEncoder, make_encoder
+from baddr.agents.learners.settings import DPFRL
 from baddr.cli import main
-from baddr import prng
 from baddr.core.pomdp import POMDP
 from baddr.domains import tiger
 from baddr.errors import UserError
 from baddr.lab import catalog
 from baddr.lab.build import build_domain
 from baddr.lab.experiment import preset
-from baddr.agents.learners.settings import DPFRL
 
 B, K, H, X, F = 3, 4, 5, 6, 7  # all different: a wrong axis cannot pass
 TINY = DPFRL(

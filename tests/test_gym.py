@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from baddr import gym
-from baddr import prng
+from baddr import gym, prng
 from baddr.core.agent import Agent, state_marginals
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
@@ -321,7 +320,7 @@ def test_a_loop_out_of_order_gets_a_sentence():
         one.observe([0], action=5)
     one.observe([NULL], terminated=True, action=OPEN_LEFT)
     for call in (one.act, lambda: one.observe([0], action=LISTEN)):
-        with pytest.raises(UserError, match=r"call reset\(\) to begin the next"):
+        with pytest.raises(UserError, match=r"call reset\(\) to start the next"):
             call()
     one.reset()
     one.observe([0], action=LISTEN)

@@ -19,12 +19,13 @@ from baddr.core.belief_update import Info
 from baddr.core.particles import Particles
 from baddr.core.planner import best_action
 from baddr.core.pomdp import POMDP, Action, Observation, State
+from baddr.domains.catalog import DOMAINS, entry
 from baddr.domains.domain import Domain
+from baddr.domains.entry import Feature, Names
 from baddr.errors import UserError
 from baddr.fast.choose import fast_agent
-from baddr.files.store import merge
+from baddr.files.toml import merge
 from baddr.lab.build import build_agent, build_domain
-from baddr.lab.catalog import DOMAINS, Feature, Names, entry
 from baddr.lab.experiment import preset as preset_of
 
 try:
@@ -69,7 +70,7 @@ class Environment(gymnasium.Env[Features, np.int64]):
     def step(self, action: Any) -> tuple[Features, float, bool, bool, dict[str, Any]]:
         """One step: terminated where the POMDP ends the episode, truncated where the horizon does."""
         if self.over:
-            raise gymnasium.error.ResetNeeded("The episode is over, or has not begun: call reset() first.")
+            raise gymnasium.error.ResetNeeded("The episode is over, or has not started: call reset() first.")
         if not self.action_space.contains(action):
             raise UserError(f"Action {action!r} is not one of 0 to {self.pomdp.num_actions - 1}.")
         self.s, o, r, terminal = _next(self.key, self.pomdp, self.s, jnp.int32(action), jnp.int32(self.t))
@@ -204,7 +205,7 @@ class Player:
 
     def _check_running(self) -> None:
         if self.over:
-            raise UserError("The episode is over: call reset() to begin the next.")
+            raise UserError("The episode is over: call reset() to start the next.")
 
 
 def player(

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from helpers import DATA
 
-from baddr.core import belief_update, prng
+from baddr import prng
+from baddr.core import belief_update
 from baddr.core.belief_update import next_episode
 from baddr.core.filters import Importance, Rejection
 from baddr.core.gba_pomdp import GBAPOMDP

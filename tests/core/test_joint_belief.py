@@ -12,8 +12,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import exact
-from baddr.core import belief_update, prng
+from baddr import exact, prng
+from baddr.core import belief_update
 from baddr.core.filters import Importance, Rejection
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.particles import Particles

@@ -17,8 +17,8 @@ from scipy.integrate import quad
 from baddr.core import exact
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.pomdp import POMDP, Dynamics, Table
-from baddr.prng import categorical
 from baddr.posteriors import Counts, Dirichlet, Frozen, Posterior
+from baddr.prng import categorical
 
 S, A, Z = 3, 2, 2
 TOLERANCE = 1e-12

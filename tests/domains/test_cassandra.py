@@ -28,17 +28,18 @@ from baddr.core.exact import (
 )
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.domains import cassandra_format as cassandra
-from baddr.domains.cassandra import dirichlet, make_domain
-from baddr.domains.cassandra_format import Model, parse, read, read_header, to_text, write
+from baddr.domains.cassandra import format as cassandra
+from baddr.domains.cassandra import make_domain
+from baddr.domains.cassandra.format import Model, parse, read, read_header, to_text, write
+from baddr.domains.cassandra.settings import CassandraSettings
+from baddr.domains.finite import dirichlet
 from baddr.errors import UserError
 from baddr.fast.runs import advance, start
 from baddr.planners.po_uct import PoUct
 from baddr.planners.uniform import Uniform
 from baddr.posteriors import Dirichlet, Known
-from baddr.settings import Cassandra
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 TIGER = """
 discount: 0.95
@@ -452,7 +453,7 @@ def test_a_model_that_no_file_can_hold_is_not_written(tmp_path):
 
 
 def test_reading_needs_no_jax():
-    code = "import sys\nfrom baddr.domains import cassandra_format as c\n"
+    code = "import sys\nfrom baddr.domains.cassandra import format as c\n"
     code += "c.read_header(sys.argv[1]); sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code, str(EXAMPLES / "tiger.pomdp")]).returncode == 0
 
@@ -608,5 +609,5 @@ def test_a_learner_lives_in_the_file(path):
     ],
 )
 def test_settings_say_what_is_wrong(changes, sentence):
-    assert Cassandra(path="x.pomdp").problems() == []
-    assert re.fullmatch(sentence, "; ".join(replace(Cassandra(path="x.pomdp"), **changes).problems()))
+    assert CassandraSettings(path="x.pomdp").problems() == []
+    assert re.fullmatch(sentence, "; ".join(replace(CassandraSettings(path="x.pomdp"), **changes).problems()))

@@ -16,17 +16,17 @@ from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.particles import Particles
 from baddr.core.posterior import sample
 from baddr.domains import collision_avoidance
+from baddr.domains.catalog import DOMAINS
 from baddr.domains.collision_avoidance import CollisionDynamics, believed_policy, noise_table, policy
+from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings as Settings
 from baddr.domains.tables import observation_table, transition_table
 from baddr.fast.pretrain import uniform_states
 from baddr.fast.runs import advance, start
 from baddr.lab.build import build_agent, build_domain
-from baddr.lab.catalog import DOMAINS
 from baddr.lab.experiment import preset
 from baddr.posteriors import Architecture, Dropout, Posterior
 from baddr.posteriors.dropout import initial_weights
-from baddr.settings import CollisionAvoidance as Settings
-from baddr.settings import Network
+from baddr.posteriors.settings import Network
 
 DOMAIN = collision_avoidance.make_domain()
 TRUTH = (0.25, 0.5, 0.25)

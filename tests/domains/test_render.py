@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 import baddr
-from baddr.cli import main
 from baddr import prng
+from baddr.cli import main
 from baddr.domains import catalog
 from baddr.domains.gridverse.settings import GridverseSettings
 from baddr.domains.render import FORMATS, Renderer, Scene, plain_names, render_episode, scenes_of, text_frame

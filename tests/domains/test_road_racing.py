@@ -14,16 +14,16 @@ from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.particles import Particles
 from baddr.core.posterior import sample
 from baddr.domains import road_racing
+from baddr.domains.catalog import DOMAINS
 from baddr.domains.road_racing import RoadDynamics, RoadRacing, believed_speeds, true_speeds
+from baddr.domains.road_racing.settings import RoadRacingSettings as Settings
 from baddr.domains.tables import observation_table, transition_table
 from baddr.fast.runs import advance, start
 from baddr.lab.build import build_agent, build_domain
-from baddr.lab.catalog import DOMAINS
 from baddr.lab.experiment import preset
 from baddr.posteriors import Architecture, Dirichlet, Dropout, Posterior
 from baddr.posteriors.dropout import initial_weights
-from baddr.settings import Network
-from baddr.settings import RoadRacing as Settings
+from baddr.posteriors.settings import Network
 
 DOMAIN = road_racing.make_domain()
 

@@ -25,7 +25,7 @@ from baddr.fast.tables import Rows, tabulate
 from baddr.posteriors import Frozen
 from baddr.posteriors.dropout import Architecture, Dropout, logits, unpack
 from baddr.posteriors.partial import Partial
-from baddr.settings import Network
+from baddr.posteriors.settings import Network
 
 SIZES = (3, 2), 2, (2, 3)
 PARTICLES = 4

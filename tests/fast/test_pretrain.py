@@ -22,7 +22,7 @@ from baddr.fast.pretrain import (
 )
 from baddr.files import cache
 from baddr.posteriors.dropout import Architecture, Dropout
-from baddr.settings import Network, Pretrain
+from baddr.posteriors.settings import Network, Pretrain
 
 POMDP = tiger.make_domain().pomdp
 NETWORK = Network()  # the paper's tiger: raw inputs, 3 layers of 32, dropout .5

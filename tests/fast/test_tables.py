@@ -19,7 +19,7 @@ from baddr.fast.tables import Rows, Tabulated, _joint, rows_that_matter, tables,
 from baddr.planners.tree_search import TreeSearch, sample_roots
 from baddr.posteriors import Frozen
 from baddr.posteriors.dropout import draw_masks, log_prob_of, unpack
-from baddr.settings import Network
+from baddr.posteriors.settings import Network
 
 SIZES = (3, 2), 2, (2, 3)  # two state features, two actions, two observation features
 

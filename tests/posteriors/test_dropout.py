@@ -23,7 +23,7 @@ from baddr.posteriors import Dirichlet, Frozen
 from baddr.posteriors.dropout import Architecture, draw_masks, unpack
 from baddr.posteriors.moments import NUM_DROPOUT_DRAWS
 from baddr.posteriors.partial import Partial
-from baddr.settings import Network
+from baddr.posteriors.settings import Network
 
 SIZES = (3, 2), 2, (2, 3)  # two state features, two actions, two observation features
 S, A, S_NEXT, O = jnp.array([2, 1]), jnp.int32(1), jnp.array([0, 1]), jnp.array([1, 2])
