@@ -32,9 +32,8 @@ from baddr.agents.learners.encoders import GridEncoder, OneHotEncoder, make_enco
 from baddr.agents.learners.settings import DPFRL
 from baddr.cli import main
 from baddr.core.pomdp import POMDP
-from baddr.domains import tiger
+from baddr.domains import catalog, tiger
 from baddr.errors import UserError
-from baddr.lab import catalog
 from baddr.lab.build import build_domain
 from baddr.lab.experiment import preset
 
@@ -426,7 +425,7 @@ def lived(num_updates: int) -> Any:
 def test_every_domain_can_be_learned(name):
     """Traced, not run: the shapes fit, under strict promotion."""
     experiment = preset(name, "dpfrl", "paper")
-    agent = A2C(build_domain(experiment).pomdp, experiment.dpfrl)
+    agent = A2C(build_domain(experiment).pomdp, experiment.settings.dpfrl)
     learner = eqx.filter_eval_shape(start, jr.split(prng.key(0), 2), agent)
     after, episodes = eqx.filter_eval_shape(advance, learner, agent, 3)
     assert jax.tree.structure(after) == jax.tree.structure(learner)

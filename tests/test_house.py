@@ -98,5 +98,6 @@ def test_what_the_command_line_needs_for_help_needs_no_jax(module: str) -> None:
 
 
 def test_importing_baddr_changes_no_environment_variable() -> None:
-    code = "import os; before = dict(os.environ); import baddr, baddr.fast.runs; assert dict(os.environ) == before"
+    code = "import os; before = dict(os.environ); import baddr, baddr.fast.runs\n"
+    code += "assert dict(os.environ) == before"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.core.particles import Particles, mass_of, over_all, systematic_indices
+from baddr.core.particles import Particles, mass_of, systematic_indices
+from baddr.fast.loops import over_all
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ import pytest
 from helpers import world_and_agent
 
 from baddr import prng
+from baddr.agents import networks
 from baddr.fast.pretrain import Fit
 from baddr.fast.runs import advance, start
 from baddr.files.store import Folder
-from baddr.lab import build, runner
+from baddr.lab import runner
 from baddr.lab.chunk import STEPS_PER_BLOCK, Chunk, Program, Work, compiled, jitted
 from baddr.lab.engine import Local
 from baddr.lab.experiment import preset
@@ -28,17 +29,15 @@ from baddr.lab.experiment import preset
 
 def small(agent="ba-pomcp", **changes):
     experiment = preset("tiger", agent)
-    return replace(
-        experiment,
-        runs=4,
-        episodes=3,
-        chunk_size=4,
-        planner=replace(experiment.planner, num_simulations=8, in_flight=1),
-        filter=replace(experiment.filter, num_particles=8),
-        network=replace(experiment.network, hidden=4),
-        pretrain=replace(experiment.pretrain, num_networks=2, batches=4, max_gap=1e9),
-        **changes,
-    )
+    smaller = {
+        "planner": {"num_simulations": 8, "in_flight": 1},
+        "filter": {"num_particles": 8},
+        "network": {"hidden": 4},
+        "pretrain": {"num_networks": 2, "batches": 4, "max_gap": 1e9},
+    }
+    groups = experiment.settings.groups().items()
+    experiment = experiment.changed(**{name: replace(x, **smaller[name]) for name, x in groups})
+    return replace(experiment, runs=4, episodes=3, chunk_size=4, **changes)
 
 
 def same(one, other) -> bool:
@@ -61,12 +60,11 @@ def test_blocks_of_any_length_are_the_same_steps():
 
 def test_blocks_are_single_steps_until_an_episode_has_ended():
     experiment = small()
-    _, domain, agent, _ = runner.resolve(experiment)
-    work = Work(experiment, domain.pomdp, agent)
+    work = Work(experiment, runner.resolve(experiment).life)
     asked, ends = [], [0, 0, 2, 0, 1, 1, 1]  # steps of each block, and how many of their episodes end
 
-    def advance(runs, agent, world, episodes):
-        _, record = nothing(runs, agent, world, jnp.int32(0))
+    def advance(runs, life, episodes):
+        _, record = nothing(runs, life, jnp.int32(0))
         ended = np.zeros(record.ended.shape, bool)
         ended[0, : ends[len(asked) - 1] if asked[-1] == 0 else 0] = True
         asked[-1] += 1
@@ -87,11 +85,11 @@ SLOW = [pytest.param(agent, marks=pytest.mark.slow) for agent in ("filtering", "
 def test_what_was_compiled_from_shapes_computes_the_same(agent, tmp_path, monkeypatch):
     monkeypatch.setenv("BADDR_CACHE", str(tmp_path))
     experiment, told = small(agent), []
-    experiment, domain, trained, _ = runner.resolve(experiment, None, None, told.append)
+    experiment, _, trained, _ = runner.resolve(experiment, None, None, told.append)
     [shapes] = told
-    arrays = [x for x in jax.tree.leaves(shapes.agent) if isinstance(x, jax.ShapeDtypeStruct)]
+    arrays = [x for x in jax.tree.leaves(shapes.life) if isinstance(x, jax.ShapeDtypeStruct)]
     assert len(arrays) == (agent in ("baddr", "filtering"))  # the ensemble, before it was trained
-    work = Work(experiment, domain.pomdp, trained)
+    work = Work(experiment, trained)
     chunks = [Chunk(work, 0, 3, None, program) for program in (lambda: compiled(shapes), None)]
     for chunk in chunks:
         while not chunk.finished:
@@ -111,8 +109,8 @@ def test_it_compiles_while_the_prior_trains(tmp_path, monkeypatch):
         training.append(begun.wait(60))
         return trained(*arguments)
 
-    trained = build.train
-    monkeypatch.setattr(build, "train", train)
+    trained = networks.train
+    monkeypatch.setattr(networks, "train", train)
     monkeypatch.setattr("baddr.lab.engine.compiled", lambda work: begun.set())
     with Local().opened() as local:
         runner.resolve(small("baddr"), None, local.place(), local.compile)
@@ -122,10 +120,10 @@ def test_it_compiles_while_the_prior_trains(tmp_path, monkeypatch):
 
 def begin(folder, **patches):
     """Run it; what happened first: episodes ended, or the prior was tested."""
-    told, measure = [], build.measure_fit
+    told, measure = [], networks.measure_fit
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BADDR_CACHE", str(folder / "cache"))
-        patch.setattr(build, "measure_fit", lambda *x: (told.append("test"), measure(*x))[1])
+        patch.setattr(networks, "measure_fit", lambda *x: (told.append("test"), measure(*x))[1])
         for name, value in patches.items():
             patch.setattr(Chunk, name, value)
         listeners = [lambda rows: told.append("episodes")]
@@ -157,11 +155,12 @@ def test_what_was_stopped_before_is_tested_when_it_goes_on(tmp_path):
 
 
 def test_an_estimate_trains_nothing(monkeypatch):
-    monkeypatch.setattr(build, "train", None)
-    monkeypatch.setattr(build, "cached_prior", None)
+    monkeypatch.setattr(networks, "train", None)
+    monkeypatch.setattr(networks, "cached_prior", None)
     estimate = runner.estimate(replace(small("baddr"), chunk_size=0))
     assert estimate["memory_bytes"] > 0
-    larger = replace(small("baddr"), network=replace(small().network, hidden=32))
+    larger = small("baddr")
+    larger = larger.changed(network=replace(larger.settings.network, hidden=32))
     assert runner.estimate(replace(larger, chunk_size=0))["memory_bytes"] > 2 * estimate["memory_bytes"]
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,7 @@ from baddr.domains.road_racing.settings import RoadRacingSettings
 from baddr.domains.sysadmin.settings import SysadminSettings
 from baddr.domains.tables import every_vector, observation_table, transition_table
 from baddr.errors import UserError
-from baddr.lab.build import build_posterior
+from baddr.lab.build import build
 from baddr.lab.experiment import preset
 from baddr.posteriors import Factored
 from baddr.posteriors.factored import expected_dynamics, num_counts
@@ -194,21 +193,21 @@ def test_table_sizes_of_collision_avoidance():
 def test_a_setting_that_cannot_fit_is_refused_with_the_figure():
     experiment = preset("road-racing", "fba-pomcp", settings=RoadRacingSettings(lanes=9))
     domain = road_racing.make_domain(9)
-    fits, _ = build_posterior(experiment, domain)
+    fits = build(experiment, domain).life.agent.gba.posterior
     assert isinstance(fits, Factored) and fits.counts.shape == (8_748,)
-    experiment = replace(experiment, factored=Settings(graph="figure"))
+    experiment = experiment.changed(factored=Settings(graph="figure"))
     with pytest.raises(UserError, match=r"4,081,467,852 counts a particle, 15\.2 GiB"):
-        build_posterior(experiment, domain)
+        build(experiment, domain)
 
 
 def test_settings_reach_the_posterior():
     experiment = preset("factored-tiger", "fba-pomcp")
     settings = Settings(structure="uncertain", edge_probability=0.2, model="sampled")
-    experiment = replace(experiment, factored=settings)
-    posterior, _ = build_posterior(experiment, factored_tiger.make_domain())
+    experiment = experiment.changed(factored=settings)
+    posterior = build(experiment, factored_tiger.make_domain()).life.agent.gba.posterior
     assert isinstance(posterior, Factored)
     assert (posterior.num_edges, posterior.edge_probability, posterior.expected) == (3, 0.2, False)
-    experiment = replace(experiment, factored=Settings(graph="figure"))
+    experiment = experiment.changed(factored=Settings(graph="figure"))
     with pytest.raises(UserError, match="no graph 'figure'"):
-        build_posterior(experiment, factored_tiger.make_domain())
+        build(experiment, factored_tiger.make_domain())
     assert Settings(edge_probability=1.5).problems() and SysadminSettings(computers=0).problems()

@@ -58,7 +58,8 @@ def test_a_failed_write_leaves_the_old_file_and_says_why(tmp_path, monkeypatch, 
 
 def test_settings_survive_the_round_trip_through_toml(tmp_path):
     experiment = preset("tiger", "pomcp", "paper")
-    experiment = replace(experiment, seed=7, planner=replace(experiment.planner, exploration=3.5))
+    experiment = replace(experiment, seed=7)
+    experiment = experiment.changed(planner=replace(experiment.settings.planner, exploration=3.5))
     (tmp_path / "config.toml").write_bytes(to_config(experiment))
     (tmp_path / "manifest.json").write_text("{}")
     assert of_folder(Folder(tmp_path)) == experiment
@@ -86,8 +87,10 @@ def test_config_files_replace_the_preset(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text("runs = 5\n[planner]\nexploration = 3\nnum-simulations = 7\n")
     experiment = from_toml(path, preset("tiger"))
-    assert experiment.runs == 5 and experiment.planner.num_simulations == 7
-    assert experiment.planner.exploration == 3.0 and isinstance(experiment.planner.exploration, float)
+    assert experiment.runs == 5 and experiment.settings.planner.num_simulations == 7
+    assert experiment.settings.planner.exploration == 3.0 and isinstance(
+        experiment.settings.planner.exploration, float
+    )
 
 
 def test_an_experiment_can_only_grow():

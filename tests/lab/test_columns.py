@@ -9,8 +9,8 @@ from baddr.lab.runner import resolve
 
 def test_the_columns_of_an_experiment_have_their_kinds():
     """What the tally counts is a diagnostic, and what tiger's description of the belief says is a belief."""
-    experiment, domain, agent, _ = resolve(preset("tiger", "ba-pomcp"))
-    names = list(no_rows(Work(experiment, domain.pomdp, agent)))
+    experiment, _, life, _ = resolve(preset("tiger", "ba-pomcp"))
+    names = list(no_rows(Work(experiment, life)))
     assert columns.of_kind(names, "key") == ["run", "episode"]
     assert columns.of_kind(names, "outcome") == ["return", "discounted_return", "length"]
     assert columns.of_kind(names, "diagnostic") == list(Tally._fields[2:])

@@ -21,7 +21,6 @@ from baddr import load_results
 from baddr.cli import main
 from baddr.errors import ClusterError, UserError
 from baddr.files.machine import num_cores
-from baddr.lab.build import bytes_of_belief, bytes_per_run
 from baddr.lab.chunk import Schedule
 from baddr.lab.engine import Board, Place, Ray
 from baddr.lab.experiment import preset
@@ -277,9 +276,9 @@ runner.begin(experiment, Folder(Path(sys.argv[1]) / "one"), lambda *_: None)
 
 def test_chunks_are_made_to_fit_the_place():
     """As many as there are workers, unless they would not fit into the memory's share, or the limit."""
-    experiment, _, agent, _ = resolve(replace(preset("tiger", "pomcp"), runs=1000, chunk_size=1))
-    one = bytes_per_run(experiment, agent)
-    size = lambda *place: choose_chunk_size(experiment, agent, Place(*place))
+    experiment, _, life, _ = resolve(replace(preset("tiger", "pomcp"), runs=1000, chunk_size=1))
+    one = life.bytes_per_run()
+    size = lambda *place: choose_chunk_size(experiment, life, Place(*place))
     assert size("gpu", 10**12, 4) == 250
     assert size("cpu", 10**12, 4) == 64
     assert size("gpu", 200 * one, 4) == 60
@@ -289,9 +288,9 @@ def test_chunks_are_made_to_fit_the_place():
 
 def test_beliefs_are_kept_where_there_is_room():
     """Two checkpoints a run; those of 2 x 100 runs at a time must fit, those of all 1000 half of the disk."""
-    experiment, _, agent, _ = resolve(replace(preset("tiger", "ba-pomcp"), runs=1000, chunk_size=100))
-    two, place = 2 * bytes_of_belief(agent), Place("cpu", 10**12, 2)
-    keeps = lambda disk, **changes: choose_keeping(replace(experiment, **changes), agent, place, disk)
+    experiment, _, life, _ = resolve(replace(preset("tiger", "ba-pomcp"), runs=1000, chunk_size=100))
+    two, place = 2 * life.bytes_of_state(), Place("cpu", 10**12, 2)
+    keeps = lambda disk, **changes: choose_keeping(replace(experiment, **changes), life, place, disk)
     assert keeps(2000 * two) == "yes" and keeps(2000 * two - 1) == "no"
     assert keeps(1000 * two, keep_beliefs="yes") == "yes" and keeps(10**15, keep_beliefs="no") == "no"
     assert keeps(200 * two) == "no" and keeps(2 * two, runs=1) == "yes"

@@ -21,8 +21,8 @@ from baddr.lab.experiment import Experiment, extend, of_folder, preset
 from baddr.lab.track import trackers
 
 RANDOM = preset("tiger", "random")
-FEW = replace(RANDOM.filter, num_particles=8)
-EXPERIMENT = replace(RANDOM, runs=3, episodes=6, chunk_size=2, filter=FEW, keep_beliefs="yes")
+FEW = RANDOM.changed(filter=replace(RANDOM.settings.filter, num_particles=8))
+EXPERIMENT = replace(FEW, runs=3, episodes=6, chunk_size=2, keep_beliefs="yes")
 
 
 class Killed(BaseException):

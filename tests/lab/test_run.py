@@ -7,10 +7,9 @@ import pytest
 
 import baddr
 from baddr.cli import main
-from baddr.domains import tiger
+from baddr.domains import catalog, tiger
 from baddr.errors import UserError
 from baddr.files import cache
-from baddr.lab import catalog
 from baddr.posteriors import Dirichlet, Known
 
 SMALL = {"planner.num_simulations": 64, "filter.num_particles": 64, "chunk_size": 2}
@@ -36,7 +35,7 @@ def test_it_returns_the_rows_that_the_command_line_leaves(table, tmp_path, capsy
 
 def test_settings_are_dotted_names_tables_or_values(table):
     filter = {"num_particles": 64}
-    nested = {"planner": baddr.Planner(num_simulations=64), "filter": filter, "chunk-size": 2}
+    nested = {"planner": baddr.PoUct(num_simulations=64), "filter": filter, "chunk-size": 2}
     assert same(baddr.run("tiger", "ba-pomcp", runs=2, episodes=3, seed=5, **nested), table)
     other = baddr.run("tiger", "ba-pomcp", runs=2, episodes=3, seed=5, **SMALL | {"domain.accuracy": 1.0})
     assert not same(other, table)
@@ -64,7 +63,7 @@ def test_it_is_quiet_unless_it_is_asked(capsys):
 def test_a_domain_may_be_a_value(table):
     """The same truth and prior give the same rows as the name does; others do not."""
     known = set(catalog.DOMAINS)
-    sizes = SMALL | {"planner": baddr.Planner(num_simulations=64), "filter": baddr.Filter(num_particles=64)}
+    sizes = SMALL | {"planner": baddr.PoUct(num_simulations=64), "filter": baddr.Importance(num_particles=64)}
     del sizes["planner.num_simulations"], sizes["filter.num_particles"]
     by_value = lambda domain: baddr.run(domain, "ba-pomcp", runs=2, episodes=3, seed=5, **sizes)
     assert same(by_value(tiger.make_domain()), table)
@@ -84,7 +83,7 @@ def test_networks_of_a_domain_that_is_a_value_are_not_kept(tmp_path, monkeypatch
 
 def test_an_agent_may_be_a_value(table):
     domain = tiger.make_domain()
-    sizes = baddr.Filter(num_particles=64), baddr.Planner(num_simulations=64)
+    sizes = baddr.Importance(num_particles=64), baddr.PoUct(num_simulations=64)
 
     def acting(posterior):
         agent = baddr.Agent(baddr.GBAPOMDP(domain.pomdp, posterior), *sizes)
@@ -107,8 +106,8 @@ def test_an_agent_may_be_a_value(table):
         ({"agent": 3}, "a name or an Agent, not a value of type int"),
         ({"runs": 0}, "--runs must be at least 1"),
         ({"planner.num_simulation": 3}, "no setting 'num_simulation'"),
-        ({"planner": baddr.Filter()}, "planner cannot be a Filter"),
-        ({"planner": baddr.Planner(), "planner.depth": 2}, "both set"),
+        ({"planner": baddr.Importance()}, "planner cannot be a Filter"),
+        ({"planner": baddr.PoUct(), "planner.depth": 2}, "both set"),
         ({"domain.acuracy": 1.0}, "no setting 'acuracy'"),
         ({"colour": 3}, "no setting 'colour'"),
     ],
@@ -121,7 +120,7 @@ def test_bad_input_gets_a_sentence(arguments, sentence):
 def test_an_agent_that_is_a_value_has_its_own_settings():
     domain = tiger.make_domain()
     gba = baddr.GBAPOMDP(domain.pomdp, Known(domain.pomdp.dynamics))
-    agent = baddr.Agent(gba, baddr.Filter(num_particles=8), baddr.Planner(num_simulations=8))
+    agent = baddr.Agent(gba, baddr.Importance(num_particles=8), baddr.PoUct(num_simulations=8))
     with pytest.raises(UserError, match="an agent that is a value has its settings"):
         baddr.run("tiger", agent, **{"planner.depth": 3})
     with pytest.raises(UserError, match="other actions or observations"):

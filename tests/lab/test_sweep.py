@@ -64,7 +64,7 @@ def test_parts_of_a_swept_flag_differ_in_it(tmp_path, capsys):
     assert baddr_main(*command, "--network.redraw-masks", "--dry-run") == 2
     assert "is set and swept over" in capsys.readouterr().err
     parts = _parts(tmp_path, ["network.redraw-masks=true,false"], ["tiger"])
-    assert [part.experiment.network.redraw_masks for part in parts] == [True, False]
+    assert [part.experiment.settings.network.redraw_masks for part in parts] == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ def type_of(agent: AgentSettings) -> Any:
 
 def own_sources(agent: AgentSettings) -> list[Path]:
     """The files of the user's own that the agent needs."""
-    return [type(group).source for group in agent.groups().values() if hasattr(type(group), "own_kind")]
+    sources = [getattr(type(group), "source", None) for group in agent.groups().values()]
+    return [source for source in sources if source is not None]
 
 
 def own(group: str, kind: str) -> Any:

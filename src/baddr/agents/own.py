@@ -13,6 +13,9 @@ from baddr.planners.po_uct import PoUct
 class NoPosterior:
     """None was named yet."""
 
+    own_kind: ClassVar[str] = ""
+    source: ClassVar[None] = None
+
     def problems(self) -> list[str]:
         return ["agent own needs a posterior of yours: give it with --posterior FILE.py:NAME"]
 

@@ -157,7 +157,7 @@ def _kind_option(group: str, value: Any) -> Option:
     """The flag that chooses between kinds of a group."""
     names = [*KINDS[group], "FILE.py:NAME"]
     flag = "--posterior FILE.py:NAME" if group == "posterior" else f"--{group}.kind KIND"
-    return Option(group, flag, f"Which {group}: {' or '.join(names)}. [{kind_of(group, value)}]")
+    return Option(group, flag, f"Which {group}: {' or '.join(names)}.{_shown(kind_of(group, value))}")
 
 
 def _said(extras: Sequence[Any], what: str) -> str | None:
