@@ -31,12 +31,12 @@ def world_and_agent(
     agent: str = "ba-pomcp", num_simulations: int = 32, **filter_settings: Any
 ) -> tuple[POMDP, Agent]:
     """Tiger and an agent on it."""
-    experiment = preset("tiger", agent)
-    experiment = replace(
-        experiment,
-        planner=replace(experiment.planner, num_simulations=num_simulations),
-        filter=replace(experiment.filter, **filter_settings),
-    )
+    kinds = {"filter": filter_settings.pop("kind")} if "kind" in filter_settings else {}
+    experiment = preset("tiger", agent, kinds=kinds)
+    groups = {"filter": replace(experiment.settings.filter, **filter_settings)}
+    if "planner" in experiment.settings.groups():
+        groups["planner"] = replace(experiment.settings.planner, num_simulations=num_simulations)
+    experiment = experiment.changed(**groups)
     domain = build_domain(experiment)
     return domain.pomdp, build_agent(experiment, domain)
 

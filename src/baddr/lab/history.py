@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from baddr.core.agent import Agent, state_marginals
+from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.particles import Particles, mass_of
 from baddr.core.planner import best_action
 from baddr.core.pomdp import POMDP, feature_vector
@@ -83,7 +84,7 @@ def replay(key: Key[Array, ""], agent: Agent, world: POMDP, episodes: list[Episo
     """The belief after every step of the history."""
     update = eqx.filter_jit(agent.update)
     restart = eqx.filter_jit(agent.next_episode)
-    is_terminal = jax.jit(jax.vmap(world.is_terminal, in_axes=(0, None, 0)))
+    terminal = eqx.filter_jit(terminal_probability)
     key_start, key_steps = jr.split(key)
     belief, over, t = agent.initial_belief(key_start), False, 0
     for number, episode in enumerate(episodes, start=1):
@@ -96,14 +97,26 @@ def replay(key: Key[Array, ""], agent: Agent, world: POMDP, episodes: list[Episo
             if over:
                 raise UserError(f"{where}: the episode ended with the step before; start the next episode.")
             last = number < len(episodes) and step == len(episode.actions)
-            action, before = jnp.int32(a), belief.states.s
-            belief, info = update(
-                jr.fold_in(key_episode, step), belief, action, jnp.array(o, jnp.int32), jnp.array(last)
-            )
+            given, key_step = (jnp.int32(a), jnp.array(o, jnp.int32)), jr.fold_in(key_episode, step)
+            over = bool(terminal(jr.fold_in(key_step, 1), agent.gba, world, belief, given) > 0.5)
+            belief, info = update(key_step, belief, *given, jnp.array(last))
             if info.impossible:
                 raise UserError(f"{where}: no particle can explain observation {o} after action {a}.")
-            over = bool(jnp.all(is_terminal(before, action, belief.states.s)))
     return After(belief, t, over or t >= world.horizon)
+
+
+def terminal_probability(
+    key: Key[Array, ""], gba: GBAPOMDP, world: POMDP, belief: Particles, given: tuple[Array, Array]
+) -> Float[Array, ""]:
+    """p(the step ended the episode | h, a, o): each particle steps, and is weighed as in the filter."""
+    n, thetas, s = belief.num_particles, belief.states.theta, belief.states.s
+    keys_D, keys_step = jr.split(key, (2, n))
+    i = jnp.arange(n, dtype=jnp.int32)
+    epsilons = gba.models.draw(keys_D, thetas, i)
+    s_next, _, log_likelihood = gba.models.propose(keys_step, thetas, i, epsilons, s, given)
+    mass = jax.nn.softmax(jnp.maximum(belief.log_weights + log_likelihood, -1e30))
+    ends = jax.vmap(world.is_terminal, in_axes=(0, None, 0))(s, given[0], s_next)
+    return jnp.sum(jnp.where(ends, mass, 0))
 
 
 def belief_json(key: Key[Array, ""], agent: Agent, domain: Domain, belief: Particles) -> dict[str, Any]:
