@@ -110,14 +110,9 @@ def main() -> None:
         measure(options.measure, options.runs, options.batches)
         return
     print(f"A plan and a belief update at the paper's settings, per run of {options.runs}\n{about()}")
-    print(
-        f"{'':30s} {'in flight':>9s} {'ms/plan':>9s} {'us/step':>8s} {'steps':>8s} {'ms/update':>10s} ",
-        end="",
-    )
-    print(
-        f"{'ms/update':>10s} {'rounds':>7s} {'roots':>10s} {'search':>10s} {'proposals':>10s} {'U':>10s} "
-        f"{'MiB/run':>8s} grown"
-    )
+    print(f"{'':30s} {'in flight':>9s} {'ms/plan':>9s} {'us/step':>8s} {'steps':>8s} ", end="")
+    print(f"{'ms/update':>10s} {'rounds':>7s} {'roots':>10s} {'search':>10s} ", end="")
+    print(f"{'proposals':>10s} {'U':>10s} {'MiB/run':>8s} grown")
     from cases import fresh_cache
 
     with fresh_cache() as folder:

@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from baddr.core.gba_pomdp import GBAPOMDP
@@ -18,6 +19,7 @@ from baddr.core.models import Models
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Scalar, SplitDynamics, State, all_vectors, flat_index
 from baddr.core.posterior import Posterior, Theta
+from baddr.errors import UserError
 from baddr.fast.dropout_models import DropoutModels, ParticleDynamics
 from baddr.fast.loops import one_by_one, over_particles
 from baddr.fast.models import FrozenModels
@@ -63,7 +65,13 @@ def rows_that_matter(pomdp: POMDP, most: int) -> Rows | None:
     if S * A * S > most**3:
         return None
     with jax.ensure_compile_time_eval():  # also where a function is being compiled
-        ends, r = (np.asarray(x) for x in outcomes(pomdp))
+        found = outcomes(pomdp)
+    if any(isinstance(x, Tracer) for x in found):
+        raise UserError(
+            "How to search depends on the POMDP's rewards, and JAX is tracing this POMDP: plan with it "
+            "outside `jit`, or leave it out of the arguments of the function that is compiled."
+        )
+    ends, r = map(np.asarray, found)
     seen = ~ends.all(axis=2) | (r != r[:, :, :1]).any(axis=2)
     T = tuple((int(s), int(a)) for s, a in np.argwhere(seen))
     O = tuple((int(s), int(a), int(s_next)) for s, a, s_next in np.argwhere(~ends))
