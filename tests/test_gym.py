@@ -24,6 +24,7 @@ from baddr.fast.runs import advance, start
 from baddr.gym import Environment, Player, player
 from baddr.lab.catalog import DOMAINS
 from baddr.planners.po_uct import PoUct
+from baddr.planners.uniform import Uniform
 from baddr.posteriors import Dirichlet
 
 DOMAIN = tiger.make_domain(horizon=4)  # short, so that plans depend on the steps left
@@ -238,7 +239,7 @@ def play(one, env, episodes, seed=0):
 
 
 def test_nothing_is_compiled_twice():
-    agent, traces = replace(ba_pomcp(num_particles=16), planner=None), []
+    agent, traces = replace(ba_pomcp(num_particles=16), planner=Uniform()), []
     plan, update = Agent.plan, Agent.update
 
     def counted(name, method):

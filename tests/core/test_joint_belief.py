@@ -100,3 +100,12 @@ def test_the_next_episodes_states_are_drawn_from_the_start_and_forget_the_last_o
         left = np.mean(np.asarray(after.states.s)[mine, 0] == 0)
         assert abs(left - 0.5) < 5 * np.sqrt(0.25 / mine.sum())
     assert eqx.tree_equal(after.states.theta, belief.states.theta)
+
+
+@pytest.mark.parametrize("name", ["systematic", "independent"])
+def test_resampled_particles_are_weighed_by_the_last_observation_alone(name):
+    """Dirichlet (5, 3): after one left, the next has 6/9 where the good door is left, and 4/9 elsewhere."""
+    belief = filtered_after(FILTERS[name], [[0, 0]], seed=4)
+    left, w = np.asarray(belief.states.s[:, 0]) == 0, np.asarray(belief.weights)
+    assert w[left] == pytest.approx(w[left][0], rel=1e-4) and w[~left] == pytest.approx(w[~left][0], rel=1e-4)
+    assert w[left][0] / w[~left][0] == pytest.approx((6 / 9) / (4 / 9), rel=1e-4)
