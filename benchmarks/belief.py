@@ -19,7 +19,7 @@ import numpy as np
 from baddr import prng
 from baddr.fast.compiler import compile_small_loops
 from baddr.fast.loops import one_by_one
-from baddr.lab.build import build_agent, build_domain, build_posterior
+from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import preset
 
 LISTENS = 3
@@ -29,11 +29,12 @@ def with_overrides(experiment, overrides):
     for override in overrides:
         name, value = override.split("=")
         group, field = name.split(".")
-        old = getattr(getattr(experiment, group), field)
+        settings = experiment.settings.groups()[group]
+        old = getattr(settings, field)
         new = (
             value if isinstance(old, str) else value == "true" if isinstance(old, bool) else type(old)(value)
         )
-        experiment = replace(experiment, **{group: replace(getattr(experiment, group), **{field: new})})
+        experiment = experiment.changed(**{group: replace(settings, **{field: new})})
     return experiment
 
 
@@ -48,8 +49,7 @@ def main() -> None:
     compile_small_loops()  # as the command line does
     experiment = with_overrides(preset("tiger", options.agent, "paper"), options.overrides)
     domain = build_domain(experiment)
-    posterior, _ = build_posterior(experiment, domain)
-    agent, pomdp = build_agent(experiment, domain, posterior), domain.pomdp
+    agent, pomdp = build_agent(experiment, domain), domain.pomdp
 
     def episode(key, belief):
         key_s, key_step, key_update, key_next, key_summary = jr.split(key, 5)

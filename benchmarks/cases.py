@@ -13,20 +13,21 @@ from timing import time_and_result
 
 from baddr import prng
 from baddr.core.agent import Agent
+from baddr.core.filters import Rejection
 from baddr.core.particles import Particles
 from baddr.core.pomdp import Transition
 from baddr.fast.loops import one_by_one
 from baddr.fast.search import FastSearch
-from baddr.lab.build import build_agent, build_domain, build_posterior
+from baddr.lab.build import build_agent, build_domain
 from baddr.lab.engine import Local
-from baddr.lab.experiment import Experiment
-from baddr.lab.runner import choose_in_flight
+from baddr.lab.experiment import AnyExperiment
+from baddr.lab.runner import sized
 
 
 class Case(NamedTuple):
     """Beliefs of several runs; an action, and the observation that the true world gave for it."""
 
-    experiment: Experiment[Any]
+    experiment: AnyExperiment
     agent: Agent
     keys: Array
     beliefs: Particles
@@ -38,17 +39,17 @@ class Case(NamedTuple):
         return self.keys.shape[0]
 
 
-def case(experiment: Experiment[Any], runs: int, batches: int = 0, in_flight: int = 0) -> Case:
+def case(experiment: AnyExperiment, runs: int, batches: int = 0, in_flight: int = 0) -> Case:
     """The networks are trained on `batches` batches: how good they are hardly changes what anything costs."""
-    short = replace(experiment.pretrain, batches=batches, max_gap=1e9)
-    experiment = replace(experiment, pretrain=short, runs=runs, chunk_size=runs)
+    groups = experiment.settings.groups()
+    if "pretrain" in groups:
+        experiment = experiment.changed(pretrain=replace(groups["pretrain"], batches=batches, max_gap=1e9))
+    if in_flight:
+        experiment = experiment.changed(planner=replace(groups["planner"], in_flight=in_flight))
+    experiment = replace(experiment, runs=runs, chunk_size=runs)
     domain = build_domain(experiment)
-    posterior, _ = build_posterior(experiment, domain)
-    agent = build_agent(experiment, domain, posterior)
-    in_flight = in_flight or experiment.planner.in_flight
-    in_flight = in_flight or choose_in_flight(experiment, agent, Local().place())
-    experiment = replace(experiment, planner=replace(experiment.planner, in_flight=in_flight))
-    agent = build_agent(experiment, domain, posterior)
+    experiment, _ = sized(experiment, domain, Local().place())
+    agent = build_agent(experiment, domain)
     world, keys = domain.pomdp, jr.split(prng.key(0), runs)
     # Tiger listens; elsewhere any action will do.
     a = jnp.full((runs,), world.num_actions - 1, jnp.int32)
@@ -95,10 +96,11 @@ def time_update(case: Case, **options: Any) -> tuple[float, float]:
     )
     arguments = (case.agent, case.keys, case.beliefs, case.a, case.o)
     seconds, (_, info) = time_and_result(update, *arguments, **options)
-    if case.experiment.filter.kind == "importance":
+    filter = case.agent.filter
+    if not isinstance(filter, Rejection):
         return seconds, 1.0
     # It stops after the round in which it has all particles, and is stopped where some had to be filled.
-    rounds = jnp.where(info.num_filled > 0, case.experiment.filter.max_tries, 1 / info.acceptance_rate)
+    rounds = jnp.where(info.num_filled > 0, filter.max_tries, 1 / info.acceptance_rate)
     return seconds, float(jnp.mean(jnp.ceil(rounds - 1e-3)))
 
 

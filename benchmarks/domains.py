@@ -57,7 +57,7 @@ def measure(name: str, runs: int, batches: int) -> None:
     import jax
     from cases import case, time_learning, time_plan, time_roots, time_update
 
-    from baddr.lab.build import bytes_per_run
+    from baddr.agents.life import BayesianLife
 
     jax.block_until_ready(jax.numpy.zeros(1))
     before = resident() if jax.default_backend() == "cpu" else 0.0
@@ -74,8 +74,8 @@ def measure(name: str, runs: int, batches: int) -> None:
         "roots": min(roots, plan),
         "learning": min(learning, update),
         "rounds": rounds,
-        "in_flight": some.experiment.planner.in_flight,
-        "bytes": bytes_per_run(some.experiment, some.agent),
+        "in_flight": some.experiment.settings.planner.in_flight,
+        "bytes": BayesianLife(some.agent, some.agent.gba.pomdp).bytes_per_run(),
         "grown": (peak - before) / runs,
     }
     print(json.dumps(found))

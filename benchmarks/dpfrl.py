@@ -23,9 +23,10 @@ import numpy as np
 
 from baddr import prng
 from baddr.agents.learners import A2C, Learner, advance, evaluate, start
+from baddr.errors import nearest
 from baddr.files.machine import num_cores
 from baddr.lab.build import build_domain
-from baddr.lab.catalog import DOMAINS, nearest
+from baddr.lab.catalog import DOMAINS
 from baddr.lab.experiment import preset
 
 
@@ -150,7 +151,7 @@ def main() -> None:
     changes = assignments(options.set)
     experiment = preset(options.domain, options.agent, "paper", replace(entry.settings, **changes))
     experiment = replace(experiment, domain=replace(experiment.domain, **changes))
-    best = replace(experiment.dpfrl, **assignments(options.dpfrl))
+    best = replace(experiment.settings.dpfrl, **assignments(options.dpfrl))
     rates = options.learning_rates or [best.learning_rate]
     particles = options.particles or [best.num_particles]
     cores, load = num_cores(), os.getloadavg()[0]

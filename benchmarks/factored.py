@@ -19,18 +19,20 @@ from pathlib import Path
 
 import numpy as np
 
+from baddr.core.filters import Importance, Rejection
 from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings
 from baddr.domains.factored_tiger.settings import FactoredTigerSettings
 from baddr.files.store import Folder, load_results
 from baddr.lab import runner
-from baddr.lab.experiment import Experiment, preset
+from baddr.lab.experiment import AnyExperiment, preset
+from baddr.posteriors.settings import FactoredSettings
 
 TESTS = Path(__file__).parent.parent / "tests"
 PUBLISHED = json.loads((TESTS / "data" / "published_curves.json").read_text())
 BLOCKS = [(1, 10), (11, 25), (26, 50), (51, 100), (101, 150)]
 
 
-def episodes_of(experiment: Experiment, seed: int) -> dict[str, np.ndarray]:
+def episodes_of(experiment: AnyExperiment, seed: int) -> dict[str, np.ndarray]:
     """Columns of the results, as runs x episodes."""
     experiment = replace(experiment, seed=seed)
     with tempfile.TemporaryDirectory() as directory:
@@ -50,9 +52,8 @@ def mean_and_error(values: np.ndarray) -> tuple[float, float]:
 def structure(options: argparse.Namespace) -> None:
     for name in options.structures:
         experiment = preset("factored-tiger", "fba-pomcp", settings=FactoredTigerSettings(irrelevant=2))
-        experiment = replace(
-            experiment, runs=options.runs, episodes=options.episodes, factored=Factored(structure=name)
-        )
+        experiment = replace(experiment, runs=options.runs, episodes=options.episodes)
+        experiment = experiment.changed(factored=FactoredSettings(structure=name))
         columns = episodes_of(experiment, options.seed)
         learns = name in ("uncertain", "matched")
         print(f"structure {name}: discounted return" + ", P(true parents)" * learns)
@@ -70,7 +71,7 @@ def structure(options: argparse.Namespace) -> None:
             print(f"  after the last episode {last.mean():.3f} (prior .125); {settled:.2f} of runs above .5")
 
 
-def curve(experiment: Experiment, published: dict[str, list[float]], options: argparse.Namespace) -> None:
+def curve(experiment: AnyExperiment, published: dict[str, list[float]], options: argparse.Namespace) -> None:
     experiment = replace(experiment, runs=options.runs, episodes=options.episodes)
     columns = episodes_of(experiment, options.seed)
     print("episodes      ours            published       difference in standard errors")
@@ -86,15 +87,15 @@ def curve(experiment: Experiment, published: dict[str, list[float]], options: ar
 
 def factored_tiger(options: argparse.Namespace) -> None:
     experiment = preset("factored-tiger", "fba-pomcp", settings=FactoredTigerSettings(irrelevant=1))
-    experiment = replace(experiment, filter=Filter("rejection", 1024, learn_terminal=False))
+    experiment = experiment.changed(filter=Rejection(num_particles=1024, learn_terminal=False))
     curve(experiment, PUBLISHED["factored_tiger_1_irrelevant_true_structure_fba_pomcp_rs_40_runs"], options)
 
 
 def collision_avoidance(options: argparse.Namespace) -> None:
     experiment = preset("collision-avoidance", "fba-pomcp", settings=CollisionAvoidanceSettings())
     # The published filter resamples at every step, by independent draws.
-    published = Filter("importance", 128, 129.0, resampling=options.resampling, learn_terminal=False)
-    experiment = replace(experiment, filter=published)
+    published = Importance(128, 129.0, resampling=options.resampling, learn_terminal=False)
+    experiment = experiment.changed(filter=published)
     curve(experiment, PUBLISHED["collision_avoidance_5x5_fba_pomcp_210_runs"], options)
 
 

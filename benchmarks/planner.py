@@ -50,14 +50,13 @@ def main() -> None:
     print(f"{'agent':10s} {'runs':>5s} {'ms/plan':>9s} {'us/step':>8s} {'steps/plan':>10s} {'ms/update':>9s}")
     for name in options.agents:
         experiment = preset(options.domain, name)
-        experiment = replace(
-            experiment,
-            planner=replace(
-                experiment.planner, num_simulations=options.simulations, in_flight=options.in_flight
-            ),
-            filter=replace(experiment.filter, num_particles=options.particles),
-            factored=replace(experiment.factored, structure=options.structure),
-        )
+        groups = experiment.settings.groups()
+        sizes = {"num_simulations": options.simulations, "in_flight": options.in_flight}
+        changed = {"planner": replace(groups["planner"], **sizes)}
+        changed["filter"] = replace(groups["filter"], num_particles=options.particles)
+        if "factored" in groups:
+            changed["factored"] = replace(groups["factored"], structure=options.structure)
+        experiment = experiment.changed(**changed)
         domain = build_domain(experiment)
         agent = build_agent(experiment, domain)
         for runs in options.batches:

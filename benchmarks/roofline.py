@@ -50,8 +50,9 @@ def size(architecture: Any) -> float:
 def plan_work(some: Any, steps: float) -> Work:
     """Where the networks are tabulated, each simulation evaluates them at all rows; elsewhere at each of its
     steps. Weights are read once for each particle that is drawn."""
-    gba, n = some.agent.gba, some.experiment.planner.num_simulations
-    architecture, rows = architecture_of(gba.posterior), gba.rows
+    planner = some.agent.planner
+    n, rows = planner.how.num_simulations, planner.rows
+    architecture = architecture_of(some.agent.gba.posterior)
     T, O = forward(architecture, "T"), forward(architecture, "O")
     flops = n * (len(rows.T) * T + len(rows.O) * O) if rows else steps * (T + O)
     distinct = min(n, some.beliefs.num_particles)  # weights that are read more than once may stay in a cache
@@ -118,13 +119,13 @@ def measure(names: list[str], runs: int, batches: int) -> None:
 
 def campaign() -> None:
     """Real steps of every agent on every domain, over all figures at the paper's numbers of runs."""
-    from baddr.lab.catalog import LEARNERS
+    from baddr.agents.base import Bayesian
     from baddr.paper.figures import FIGURES, Sizes
     from baddr.paper.reproduce import parts
 
     totals: dict[tuple[str, str], float] = {}
     for experiment, timed in parts(list(FIGURES.values()), Sizes("paper")).values():
-        if timed or experiment.agent in LEARNERS:
+        if timed or not isinstance(experiment.settings, Bayesian):
             continue
         shape = getattr(experiment.domain, "lanes", None) or getattr(experiment.domain, "size", "")
         which = f"{experiment.name} {shape}".strip(), experiment.agent

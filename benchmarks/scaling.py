@@ -49,17 +49,20 @@ def axes(gpu: bool) -> dict[str, Axis]:
 
 def experiment_of(axis: str, size: int) -> tuple[Any, int]:
     """The experiment, and its number of runs."""
+    from baddr.core.filters import Rejection
     from baddr.domains.gridverse.settings import GridverseSettings
     from baddr.domains.road_racing.settings import RoadRacingSettings
     from baddr.lab.experiment import preset
 
-    settings = (
+    sizes = (
         {"lanes": RoadRacingSettings(lanes=size), "grid": GridverseSettings(size=size)} if size >= 3 else {}
     )
     domain = {"lanes": "road-racing", "grid": "gridverse"}.get(axis, "tiger")
-    experiment = preset(domain, "baddr", "paper", settings.get(axis))
-    planner, filter, network = experiment.planner, experiment.filter, experiment.network
-    filter = replace(filter, max_tries=1)
+    experiment = preset(domain, "baddr", "paper", sizes.get(axis))
+    settings = experiment.settings
+    planner, filter, network = settings.planner, settings.filter, settings.network
+    if isinstance(filter, Rejection):
+        filter = replace(filter, max_tries=1)
     if axis == "simulations":  # as many in flight at every size
         planner = replace(planner, num_simulations=size, in_flight=4)
     if axis == "particles":
@@ -68,7 +71,7 @@ def experiment_of(axis: str, size: int) -> tuple[Any, int]:
         filter, network = replace(filter, num_particles=128), replace(network, hidden=size)
     if axis == "lanes":
         filter, network = replace(filter, num_particles=256), replace(network, hidden=64)
-    changed = replace(experiment, planner=planner, filter=filter, network=network)
+    changed = experiment.changed(planner=planner, filter=filter, network=network)
     return changed, size if axis == "runs" else 1
 
 

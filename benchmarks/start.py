@@ -29,7 +29,8 @@ def child(out: str) -> None:
     import jax.monitoring
 
     import baddr.cli
-    from baddr.lab import build, engine, runner  # noqa: F401 - all that a run imports
+    from baddr.agents import networks
+    from baddr.lab import engine, runner  # noqa: F401 - all that a run imports
 
     born = float(os.environ["BADDR_BENCHMARK_BORN"])
     found = {"imports": time.time() - born, "training": 0.0, "tracing": 0.0, "compiling": 0.0}
@@ -57,7 +58,7 @@ def child(out: str) -> None:
             os._exit(0)
         posted(board, chunk, rows)
 
-    trained, build.train = build.train, train
+    trained, networks.train = networks.train, train
     posted, engine.Board.post = engine.Board.post, post
     jax.monitoring.register_event_duration_secs_listener(note)
     sys.argv = ["baddr", "run", "tiger", "--out", out]

@@ -116,8 +116,8 @@ def test_a_known_wrong_model_returns_what_others_measured():
     experiment = preset("tiger", "pomcp")
     domain = build_domain(experiment)
     wrong = build_domain(replace(experiment, domain=replace(experiment.domain, accuracy=0.625)))
-    planner = replace(experiment.planner, num_simulations=256)
-    agent = build_agent(replace(experiment, planner=planner), wrong)
+    planner = replace(experiment.settings.planner, num_simulations=256)
+    agent = build_agent(experiment.changed(planner=planner), wrong)
     compare(run(domain.pomdp, agent, 128, 12)[1], 12, "tiger/pouct u=100 sims=256 model_acc=0.625/disc")
 
 
