@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test slow check bench mutants clean
+.PHONY: run test slow golden check bench mutants clean
 
 run: .venv/installed
 	$(BIN)/baddr run tiger
@@ -12,6 +12,10 @@ test: .venv/installed
 
 slow: .venv/installed
 	$(BIN)/pytest -n auto --slow
+
+# What 25 tiny experiments leave, bit for bit, against the record of it. Five minutes.
+golden: .venv/installed
+	$(BIN)/pytest -n auto --slow tests/test_golden.py
 
 check: .venv/installed
 	$(BIN)/ruff check .

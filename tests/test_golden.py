@@ -131,8 +131,13 @@ needs_same_machine = pytest.mark.skipif(
 )
 
 
+# The others take minutes: `make golden` compares all.
+QUICK = ("tiger-baddr", "tiger-fba-pomcp", "tiger-dpfrl", "road-racing-baddr", "collision-avoidance-ba-pomcp")
+CASES = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in COMMANDS]
+
+
 @needs_same_machine
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", CASES)
 def test_an_experiment_leaves_what_it_left_before(name: str, tmp_path: Path) -> None:
     assert hashes_of(table_of(name, tmp_path / "out")) == record()["hashes"][name]
 

@@ -24,7 +24,7 @@ ROOMS = [
 ]
 MOST_LINES, MOST_PARAMETERS, CORE_LINES = 60, 8, 1850
 JAX_FREE = ["errors", "files", "planners", "planners.po_uct", "posteriors.settings", "core.filters"]
-JAX_FREE += ["domains.catalog", "agents.kinds", "lab.experiment", "cli", "cli.help"]
+JAX_FREE += ["domains.catalog", "agents.kinds", "agents.dpfrl", "agents.own", "lab.experiment", "cli.help"]
 
 FILES = sorted(ROOT.rglob("*.py"))
 name_of = lambda path: str(path.relative_to(ROOT))

@@ -111,7 +111,7 @@ def test_every_flag_that_help_names_is_taken():
     options = list_options(Run, Run(preset("tiger", "fba-pomcp")))
     flags = [option.flag.split() for option in options if option.flag.startswith("--")]
     values = {"N": "1", "X": "0.5", "HOST:PORT": "a:1", "NAME": "baddr"}
-    assert len(flags) > 60
+    assert len(flags) > 40
     for flag, *form in flags:
         if flag in ("--help-all", "--config"):
             continue

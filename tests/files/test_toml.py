@@ -1,6 +1,6 @@
 """Settings on disk come back as they were."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import pytest
 
@@ -32,6 +32,6 @@ def test_settings_come_back_as_they_were(tmp_path, text):
     """Also strings that TOML must escape, and tables in tables."""
     settings = Outer(text, -3, 0.1, Middle(Inner((), 2.0), False))
     path = tmp_path / "settings.toml"
-    path.write_bytes(to_toml(settings, name=text).encode())
+    path.write_bytes(to_toml({"name": text, **asdict(settings)}).encode())
     values = read_toml(path)
     assert values.pop("name") == text and merge(Outer(), values, "here") == settings

@@ -1,5 +1,16 @@
-"""Baselines that are not Bayesian."""
+"""Baselines that are not Bayesian. Imported on first use: their settings need no JAX."""
 
-from baddr.agents.learners.a2c import A2C, Episodes, Learner, advance, evaluate, start
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from baddr.agents.learners.a2c import A2C, Episodes, Learner, advance, evaluate, start
 
 __all__ = ["A2C", "Episodes", "Learner", "advance", "evaluate", "start"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'baddr.agents.learners' has no attribute {name!r}")
+    from baddr.agents.learners import a2c
+
+    return getattr(a2c, name)
