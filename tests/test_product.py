@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 import baddr
+from baddr.agents.kinds import agent_class
 from baddr.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -30,11 +31,13 @@ ROOT = Path(__file__).parent.parent
 # --- what is run, and how small -----------------------------------------------------------------------
 
 SIZE = "--runs 1 --episodes 1"
-SEARCH = "--planner.num-simulations 8 --filter.num-particles 16"
-PRIOR = "--pretrain.batches 4 --pretrain.batch-size 8 --pretrain.num-networks 1 --pretrain.max-gap 100"
-NETWORK = f"{PRIOR} --network.hidden 8"
-LEARNER = "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4"
-SMALL = f"{SEARCH} {NETWORK} {LEARNER}"
+SMALL = {  # by group of an agent's settings
+    "planner": "--planner.num-simulations 8",
+    "filter": "--filter.num-particles 16",
+    "network": "--network.hidden 8",
+    "pretrain": "--pretrain.batches 4 --pretrain.batch-size 8 --pretrain.num-networks 1 --pretrain.max-gap 100",
+    "dpfrl": "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4",
+}
 SMALL_DOMAIN = {  # settings that are not among these are the default ones
     "tiger": "--domain.horizon 4",
     "factored-tiger": "--domain.horizon 4 --domain.irrelevant 1",
@@ -88,13 +91,20 @@ def refusal(line: str) -> str:
 
 
 LISTED = json.loads(succeed("list --json"))
-DOMAINS, AGENTS = [*LISTED["domains"], *FILES], list(LISTED["agents"])
+# Agent own needs a file of the user's: tests/agents/test_own.py has it.
+DOMAINS, AGENTS = [*LISTED["domains"], *FILES], [name for name in LISTED["agents"] if name != "own"]
+
+
+def small(*agents: str) -> str:
+    """The flags that all of these agents take."""
+    groups = [set(agent_class(agent)().groups()) for agent in agents]
+    return " ".join(SMALL[name] for name in SMALL if all(name in mine for mine in groups))
 
 
 def pair(domain: str, agent: str) -> str:
     """The arguments that both have in common: the domain, small, and the agent."""
     where = ROOT / domain if domain in FILES else domain
-    return f"{where} {SMALL_DOMAIN[Path(domain).name]} --agent {agent} {SMALL}"
+    return f"{where} {SMALL_DOMAIN[Path(domain).name]} --agent {agent} {small(agent)}"
 
 
 @functools.cache
@@ -260,7 +270,9 @@ def smaller(command: list[str]) -> list[str]:
     the same, and what one of them compiled the others find. Later flags win."""
     name, flags, cut = command[0], set(command), []
     if name in ("run", "sweep", "belief", "plan"):
-        cut = f"{SMALL} {SMALL_DOMAIN[Path(command[1]).name.partition(':')[0]]}".split()
+        cut = f"{small(*agents_of(command))} {SMALL_DOMAIN[Path(command[1]).name.partition(':')[0]]}".split()
+        if any(flag.startswith("--planner.kind") for flag in flags):  # which has settings of its own
+            cut = [word for word in cut if word not in SMALL["planner"].split()]
         cut += SIZE.split() if name in ("run", "sweep") else []
     if name == "resume" and "--episodes" in flags:
         cut += ["--episodes", "2"]
@@ -269,6 +281,16 @@ def smaller(command: list[str]) -> list[str]:
     swept = {f"--{word.partition('=')[0]}" for word in command if "=" in word}
     pairs = zip(cut[::2], cut[1::2], strict=True)
     return [*command, *(word for flag, value in pairs if flag not in swept for word in (flag, value))]
+
+
+def agents_of(command: list[str]) -> list[str]:
+    """Who acts: as the command says, the default one, or those that a sweep goes over."""
+    words = " ".join(command).replace("=", " ").split()
+    if "agent" in words:
+        return words[words.index("agent") + 1].split(",")
+    if "--agent" in words:
+        return [words[words.index("--agent") + 1]]
+    return ["own" if "--posterior" in words else "baddr"]
 
 
 def takes_minutes(command: list[str]) -> bool:

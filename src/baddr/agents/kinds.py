@@ -53,14 +53,16 @@ def kind_of(group: str, settings: Any) -> str:
 
 
 def with_kind(agent: AgentSettings, group: str, kind: str) -> AgentSettings:
-    """The agent with another kind of planner or filter. It keeps what both kinds have."""
+    """The agent with another kind of planner or filter. A built-in one keeps what both kinds have."""
     groups = agent.groups()
     if group not in groups:
         raise UserError(f"This agent has no {group}; it has {', '.join(groups) or 'no settings'}.")
     old, new = groups[group], settings_of(group, kind)
     if type(old) is type(new):
         return agent
-    before = {f.name: getattr(old, f.name) for f in fields(old)} if old is not None else {}
+    if hasattr(type(new), "own_kind"):  # its words may mean something else
+        return replace(agent, **{group: new})  # type: ignore[type-var]
+    before = {f.name: getattr(old, f.name) for f in fields(old)}
     same = {f.name: before[f.name] for f in fields(new) if f.name in before}
     return replace(agent, **{group: replace(new, **same)})  # type: ignore[type-var]
 
