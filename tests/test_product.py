@@ -35,7 +35,8 @@ SMALL = {  # by group of an agent's settings
     "planner": "--planner.num-simulations 8",
     "filter": "--filter.num-particles 16",
     "network": "--network.hidden 8",
-    "pretrain": "--pretrain.batches 4 --pretrain.batch-size 8 --pretrain.num-networks 1 --pretrain.max-gap 100",
+    "pretrain": "--pretrain.batches 4 --pretrain.batch-size 8 --pretrain.num-networks 1 "
+    "--pretrain.max-gap 100",
     "dpfrl": "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4",
 }
 SMALL_DOMAIN = {  # settings that are not among these are the default ones
