@@ -16,14 +16,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.agents.learners.dpfrl import ActorCritic, Seen
 from baddr.agents.learners.settings import DPFRL
 from baddr.core.pomdp import POMDP, Scalar
 from baddr.fast.loops import one_by_one
-
-CLIP_GUARD = 1e-6  # added to a gradient's norm before dividing by it
 
 
 class A2C(eqx.Module):
@@ -60,7 +59,7 @@ class Learner(NamedTuple):
     episode: Int[Array, "*seeds"]  # episodes ended so far, over all actors
     failed: Bool[Array, "*seeds"]  # the weights hold a NaN or an infinity: its episodes no longer count
     network: ActorCritic
-    mean_square: ActorCritic  # RMSProp's
+    optimizer: PyTree  # its state: RMSProp's mean squares
     actors: Actors
     window: Window
     learning_rate: Float[Array, "*seeds"]
@@ -110,9 +109,9 @@ def _start(key: Key[Array, ""], agent: A2C) -> Learner:
     _, ancestors = jax.eval_shape(network.step, key, latent, actors.seen)
     kept = lambda x: jnp.zeros((settings.back_segments - 1, settings.sample_length, *x.shape), x.dtype)
     window = Window(latent, jax.tree.map(kept, actors.seen), jax.tree.map(kept, ancestors))
-    mean_square = jax.tree.map(jnp.zeros_like, network)
+    state = optimizer(settings).init(network)  # type: ignore[arg-type]
     zero, lr = jnp.int32(0), jnp.float32(settings.learning_rate)
-    return Learner(key_updates, zero, zero, jnp.array(False), network, mean_square, actors, window, lr)
+    return Learner(key_updates, zero, zero, jnp.array(False), network, state, actors, window, lr)
 
 
 @eqx.filter_jit
@@ -131,10 +130,7 @@ def _update(learner: Learner, agent: A2C, position: Int[Array, ""]) -> tuple[Lea
     """One sample and one gradient step, `position` samples after the window's start."""
     settings = agent.settings
     gradient, (sample, actors, latent) = _gradient(learner, agent, position)
-    gradient = clip(gradient, settings.max_gradient_norm)
-    network, mean_square = rmsprop(
-        learner.network, learner.mean_square, gradient, learner.learning_rate, settings
-    )
+    network, state = descend(learner.network, learner.optimizer, gradient, learner.learning_rate, settings)
 
     last = position == settings.back_segments - 1
     store = lambda kept, new: kept if len(kept) == 0 else kept.at[position].set(new, mode="drop")
@@ -147,7 +143,7 @@ def _update(learner: Learner, agent: A2C, position: Int[Array, ""]) -> tuple[Lea
     episodes = _numbered(episodes, learner.episode)
     episode = learner.episode + jnp.sum(episodes.ended, dtype=jnp.int32)
     learner = learner._replace(updates=learner.updates + 1, episode=episode, failed=failed, network=network)
-    return learner._replace(mean_square=mean_square, actors=actors, window=window), episodes
+    return learner._replace(optimizer=state, actors=actors, window=window), episodes
 
 
 def _is_finite(network: ActorCritic) -> Bool[Array, ""]:
@@ -298,21 +294,23 @@ def a2c_loss(
     )
 
 
-def clip(gradient: PyTree, max_norm: float) -> PyTree:
-    """The gradient, shortened to `max_norm` where its norm over all weights is larger."""
-    norm = jnp.sqrt(sum(jnp.sum(g**2) for g in jax.tree.leaves(gradient)))
-    scale = jnp.minimum(1.0, max_norm / (norm + CLIP_GUARD))
-    return jax.tree.map(lambda g: g * scale, gradient)
+def optimizer(settings: DPFRL) -> optax.GradientTransformation:
+    """Gradients are clipped by their norm over all weights, then RMSProp: g / (sqrt(v) + eps), v the running
+    mean of g^2. As in the published program, eps is outside of the root and v is not corrected for its start.
+
+    The published program divides by the norm plus 1e-6, optax by the norm: where gradients are clipped to 5,
+    they differ in the seventh digit.
+    """
+    return optax.chain(
+        optax.clip_by_global_norm(settings.max_gradient_norm),
+        optax.scale_by_rms(settings.decay, settings.epsilon, eps_in_sqrt=False),
+    )
 
 
-def rmsprop(
-    w: PyTree, mean_square: PyTree, gradient: PyTree, lr: Scalar, settings: DPFRL
-) -> tuple[PyTree, PyTree]:
-    """w - lr g / (sqrt(v) + eps), v the running mean of g^2: eps outside of the root, no bias correction."""
-    decay, eps = settings.decay, settings.epsilon
-    v = jax.tree.map(lambda v, g: decay * v + (1 - decay) * g**2, mean_square, gradient)
-    w = jax.tree.map(lambda w, v, g: w - lr * g / (jnp.sqrt(v) + eps), w, v, gradient)
-    return w, v
+def descend(w: PyTree, state: PyTree, gradient: PyTree, lr: Scalar, settings: DPFRL) -> tuple[PyTree, PyTree]:
+    """The weights after a step of the optimizer, and its state."""
+    step, state = optimizer(settings).update(gradient, state)
+    return jax.tree.map(lambda w, x: w - lr * x, w, step), state
 
 
 @eqx.filter_jit
