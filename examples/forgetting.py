@@ -1,6 +1,12 @@
-"""A posterior of your own: counts that forget, for a tiger whose hearing may change.
+"""A posterior of your own: counts that forget, for a world that may change.
 
-python examples/forgetting.py
+    python examples/forgetting.py
+
+runs it from Python, on tiger. The command line takes it on every domain that has counts, with `keep` for a
+setting, and with all that a built-in agent has:
+
+    baddr check tiger --posterior examples/forgetting.py:make_posterior
+    baddr run tiger --posterior examples/forgetting.py:make_posterior --posterior.keep 0.99
 """
 
 import equinox as eqx
@@ -12,7 +18,8 @@ import numpy as np
 import baddr
 from baddr import GBAPOMDP, Agent, Counts, Importance, Posterior, PoUct, Table, advance, key, start
 from baddr.core.pomdp import flat_index
-from baddr.domains import tiger
+from baddr.domains import Domain, tiger
+from baddr.errors import UserError
 
 
 class Forgetting(Posterior):
@@ -22,6 +29,8 @@ class Forgetting(Posterior):
     """
 
     counts: Counts
+    state_sizes: tuple[int, ...] = eqx.field(static=True)
+    observation_sizes: tuple[int, ...] = eqx.field(static=True)
     keep: float = eqx.field(static=True, default=0.999)
 
     def prior(self, key):
@@ -31,18 +40,26 @@ class Forgetting(Posterior):
         return ()
 
     def dynamics(self, theta, epsilon):
-        return Table(theta.T, theta.O, *tiger.SIZES)
+        return Table(theta.T, theta.O, self.state_sizes, self.observation_sizes)
 
     def update(self, key, theta, s, a, s_next, o):
         theta = jax.tree.map(lambda new, old: old + self.keep * (new - old), theta, self.counts)
-        door, z = flat_index(s_next, (2,)), flat_index(o, (3,))
-        return Counts(theta.T.at[s[0], a, door].add(1), theta.O.at[a, door, z].add(1))
+        i, i_next = flat_index(s, self.state_sizes), flat_index(s_next, self.state_sizes)
+        z = flat_index(o, self.observation_sizes)
+        return Counts(theta.T.at[i, a, i_next].add(1), theta.O.at[a, i_next, z].add(1))
+
+
+def make_posterior(domain: Domain, keep: float = 0.999) -> Forgetting:
+    """Counts that forget, from the domain's own."""
+    if domain.counts is None:
+        raise UserError(f"{domain.name} has no counts to start from.")
+    return Forgetting(domain.counts, domain.pomdp.state_sizes, domain.pomdp.observation_sizes, keep)
 
 
 def main(runs: int = 8, episodes: int = 50, simulations: int = 1024) -> np.ndarray:
     """The mean discounted return of each episode, over runs."""
     domain = tiger.make_domain()
-    gba = GBAPOMDP(domain.pomdp, Forgetting(domain.counts))
+    gba = GBAPOMDP(domain.pomdp, make_posterior(domain))
     agent = Agent(gba, Importance(num_particles=512), PoUct(num_simulations=simulations))
     state = start(jr.split(key(0), runs), agent, domain.pomdp)
     returns = np.zeros((runs, episodes))

@@ -180,11 +180,11 @@ def test_the_example_of_an_own_posterior_runs():
     theta = [
         posterior.update(prng.key(0), posterior.prior(prng.key(0)), s, a, s, o)
         for posterior in (
-            example.Forgetting(domain.counts, keep=1.0),
+            example.make_posterior(domain, keep=1.0),
             Dirichlet(domain.counts, *tiger.SIZES),
         )
     ]
     jax.tree.map(np.testing.assert_array_equal, *theta)
-    forgets = example.Forgetting(domain.counts, keep=0.5)
+    forgets = example.make_posterior(domain, keep=0.5)
     after = forgets.update(prng.key(0), theta[0], s, a, s, o)
     np.testing.assert_allclose(after.O[2, 1, 0], 3 + 0.5 + 1)
