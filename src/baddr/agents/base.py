@@ -95,7 +95,12 @@ class Bayesian(AgentSettings):
         domain, prior = request.domain, self.prior(request)
         describe = domain.describe if self.learns else None
         gba = GBAPOMDP(domain.pomdp, prior.like)
-        planner, filter = (made_for(domain, self.groups().get(name)) for name in ("planner", "filter"))
+        groups = self.groups()
+        planner, filter = (made_for(domain, groups.get(name)) for name in ("planner", "filter"))
+        if any(map(is_own, groups.values())):
+            from baddr.agents.check import refuse_malformed
+
+            refuse_malformed(groups, gba, filter, planner)
         agent = fast_agent(Agent(gba, filter, planner or _uniform(), describe, request.trace))
 
         def train(progress: Progress | None) -> "tuple[Life, Test | None]":
@@ -112,6 +117,11 @@ class Bayesian(AgentSettings):
 def made_for(domain: "Domain", value: Any) -> Any:
     """The planner or filter that the settings stand for; a value that is one itself as it is."""
     return value.build(domain) if hasattr(value, "build") else value
+
+
+def is_own(value: Any) -> bool:
+    """Whether a group of settings, or the planner, filter or posterior in its place, is the user's own."""
+    return not type(value).__module__.startswith("baddr.")
 
 
 def _uniform() -> Any:

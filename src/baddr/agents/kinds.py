@@ -6,6 +6,7 @@ but a user's own file does.
 """
 
 import functools
+import hashlib
 import importlib
 import inspect
 from collections.abc import Mapping
@@ -83,6 +84,12 @@ def own_sources(agent: AgentSettings) -> list[Path]:
     return [source for source in sources if source is not None]
 
 
+def own_digests(agent: AgentSettings) -> dict[str, str]:
+    """A hash of the content of each file of the user's own, by group."""
+    groups = agent.groups().items()
+    return {name: type(group).digest for name, group in groups if hasattr(type(group), "digest")}  # type: ignore[attr-defined]
+
+
 def own(group: str, kind: str) -> Any:
     """The default settings of FILE.py:NAME."""
     from baddr.domains.own import read_source
@@ -103,6 +110,7 @@ def _own_class(group: str, path: Path, name: str, source: bytes) -> type:
     members = {
         "own_kind": f"{path}:{name}",
         "source": path,
+        "digest": hashlib.sha256(name.encode() + b"\n" + source).hexdigest()[:8],
         "build": lambda self, domain=None: _made(group, path, thing, takes_domain, self, domain),
         "__module__": base.__module__,
         "__doc__": base.__doc__,

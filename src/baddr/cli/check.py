@@ -1,21 +1,27 @@
 """`baddr check DOMAIN`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any, Generic, TypeVar
 
-from baddr.cli.options import Debug, Device
-from baddr.cli.parse import check_same_file, domain_first, parse
+from baddr.agents.kinds import kind_of, settings_of
+from baddr.cli.options import Debug, Device, Flat
+from baddr.cli.parse import check_same_file, domain_first, flag_value, kinds_of, parse, prepare_for
 from baddr.domains.catalog import entry as entry_of
 from baddr.domains.catalog import short_name
 from baddr.errors import UserError
 
 E = TypeVar("E")
+G = TypeVar("G")
 
 
 @dataclass(frozen=True)
-class Check(Generic[E]):
+class Check(Generic[E, G]):
     """Check that a domain keeps its promises: shapes, types, ranges, probabilities and frequencies.
+
+    With --posterior, --planner.kind or --filter.kind (FILE.py:NAME, or a built-in name), check that on the
+    domain instead: shapes and types, determinism, probabilities, finite values, how close a filter is to the
+    exact belief. How far a posterior is from Bayes' rule (Def. 3 of the paper) is measured.
 
     Prints a sentence for each problem. The exit code is 0 if there is none.
 
@@ -23,33 +29,70 @@ class Check(Generic[E]):
       baddr check tiger
       baddr check examples/machine.pomdp
       baddr check examples/maintenance.py:make_domain --domain.horizon 10
+      baddr check tiger --posterior examples/forgetting.py:make_posterior
     """
 
     domain: E
+    parts: Flat[G]
     device: Device = "auto"
     debug: Debug = False
 
 
 def main(arguments: Sequence[str]) -> int:
     name, flags = domain_first("check", arguments)
+    kinds, flags = kinds_of(flags)
+    prepare_for([*kinds.values()], flag_value(flags, "device", "auto"))
     entry = entry_of(name)
-    kind = Check[type(entry.settings)]  # type: ignore[misc]
-    options = parse(kind, f"check {name}", flags, Check(entry.settings))
+    start = {group: settings_of(group, kind) for group, kind in kinds.items()}
+    parts = _parts(start)
+    kind = Check[type(entry.settings), type(parts)]  # type: ignore[misc]
+    options = parse(kind, f"check {name}", flags, Check(entry.settings, parts))
     check_same_file(name, entry.settings, options.domain)
-    problems = options.domain.problems()
+    chosen = {group: getattr(options.parts, group) for group in start}
+    problems = [sentence for value in (options.domain, *chosen.values()) for sentence in _problems(value)]
     if problems:
         raise UserError("; ".join(problems) + ".")
     from baddr.lab.device import prepare
 
     prepare(options.device)
+    domain = entry.make_domain(options.domain)
+    return _check_parts(chosen, domain) if chosen else _check_domain(name, domain)
+
+
+def _parts(groups: Mapping[str, Any]) -> Any:
+    """The groups as fields of one value, so that their settings are flags."""
+    kinds = [(name, type(value), field(default=value)) for name, value in groups.items()]
+    return make_dataclass("Parts", kinds, frozen=True)()
+
+
+def _problems(settings: Any) -> list[str]:
+    return settings.problems() if hasattr(settings, "problems") else []
+
+
+def _check_domain(name: str, domain: Any) -> int:
     from baddr.domains import check
 
-    domain = entry.make_domain(options.domain)
     problems = check.problems(domain)
+    return _tell(short_name(name), problems, [] if problems else check.checked(domain))
+
+
+def _check_parts(groups: Mapping[str, Any], domain: Any) -> int:
+    from baddr.agents import trials
+    from baddr.domains.check import refuse_malformed
+
+    refuse_malformed(domain)
+    found = 0
+    for group, settings in groups.items():
+        problems, measured = trials.problems(group, settings, domain)
+        found |= _tell(short_name(kind_of(group, settings)), problems, [*trials.checked(group), *measured])
+    return found
+
+
+def _tell(name: str, problems: list[str], checked: list[str]) -> int:
     for problem in problems:
-        print(f"{short_name(name)}: {problem}.")
+        print(f"{name}: {problem}.")
     if not problems:
-        print(f"{short_name(name)} is fine. Checked:")
-        for line in check.checked(domain):
+        print(f"{name} is fine. Checked:")
+        for line in checked:
             print(f"  {line}")
     return 1 if problems else 0

@@ -86,10 +86,9 @@ def _start(name: str, flags: Sequence[str], config: str, domain: Any) -> tuple[A
     """What flags change: the preset of the agent, with the kinds of planner, filter and posterior that are
     asked for, and the config file's values. And the flags that are left."""
     values = read_toml(Path(config)) if config else {}
-    kinds, flags = _kinds(flags)
+    kinds, flags = kinds_of(flags)
     agent = flag_value(flags, "agent", values.get("agent", "own" if "posterior" in kinds else "baddr"))
-    if any(".py:" in kind for kind in [*kinds.values(), *kinds_in(values).values()]):
-        prepare_for("own.py", flag_value(flags, "device", "auto"))
+    prepare_for([*kinds.values(), *kinds_in(values).values()], flag_value(flags, "device", "auto"))
     start = preset(name, agent, flag_value(flags, "preset", values.get("preset", "quick")), domain)
     if config:
         start = from_toml(Path(config), start)
@@ -98,7 +97,7 @@ def _start(name: str, flags: Sequence[str], config: str, domain: Any) -> tuple[A
     return start, flags
 
 
-def _kinds(flags: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
+def kinds_of(flags: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:
     """The kinds that --planner.kind, --filter.kind and --posterior name, and the other flags."""
     names = {"--planner.kind": "planner", "--filter.kind": "filter", "--posterior": "posterior"}
     kinds, others, words = {}, [], iter(flags)
@@ -123,13 +122,13 @@ def domain_first(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[
             )
         arguments = ["tiger", *arguments]
     name, *flags = arguments
-    prepare_for(name, flag_value(flags, "device", "auto"))
+    prepare_for([name], flag_value(flags, "device", "auto"))
     return name, flags
 
 
-def prepare_for(name: str, device: str) -> None:
+def prepare_for(names: Sequence[str], device: str) -> None:
     """A user's own file imports JAX, and may use it at once: its device is chosen before."""
-    if is_python(name):
+    if any(map(is_python, names)):
         from baddr.lab.device import prepare
 
         prepare(device)

@@ -14,7 +14,7 @@ from baddr.cli.progress import followed, whole_progress
 from baddr.cli.summary import finish
 from baddr.errors import UserError
 from baddr.files.store import Folder
-from baddr.lab.experiment import extend, of_folder
+from baddr.lab.experiment import extend, kinds_in, of_folder
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def main(arguments: Sequence[str]) -> int:
     if (options.dir / "reproduce.toml").exists():
         return _resume_reproduce(options)
     folder = Folder(options.dir)
-    prepare_for(config_of(folder).get("name", ""), options.where.device)
+    config = config_of(folder)
+    prepare_for([config.get("name", ""), *kinds_in(config).values()], options.where.device)
     before = of_folder(folder)
     for name, value in (("runs", options.runs), ("episodes", options.episodes)):
         if value is not None and value < 1:

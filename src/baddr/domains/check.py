@@ -5,16 +5,13 @@ and draws. All draws come from one fixed seed: a domain passes always, or never.
 """
 
 import inspect
-import math
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr import prng
 from baddr.core.belief_update import initial_belief
@@ -22,35 +19,22 @@ from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.pomdp import POMDP, Dynamics, SplitDynamics
 from baddr.domains.domain import Domain
 from baddr.domains.entry import Preset
-from baddr.domains.tables import every_vector
+from baddr.domains.probabilities import WALKERS, probabilities, walk
+from baddr.domains.shapes import (
+    SEED,
+    Kind,
+    Problems,
+    dynamics_shapes,
+    kinds,
+    short,
+    traced,
+    undetermined,
+    zeros,
+)
 from baddr.errors import UserError
 from baddr.posteriors import Architecture, Dirichlet, Dropout, Factored, Partial, Posterior
 from baddr.posteriors.dropout import initial_weights
 from baddr.posteriors.settings import Network
-
-SEED = 0
-WALKERS, STEPS = 64, 64  # of the random walks
-NUM_PAIRS = 32  # (s, a), from the walks, whose probabilities are looked at
-NUM_DRAWS = 4096  # from each pair
-STANDARD_ERRORS = 5.0
-LARGEST_SPACE = 2**14  # outcomes that are summed over
-TOLERANCE = 1e-4  # of sums and of log-probabilities
-
-Problems = Iterator[str]
-
-
-class Walk(NamedTuple):
-    """Random walks in the true POMDP: how each begins, and all steps, flat over walkers and time."""
-
-    s_0: Int[np.ndarray, "walkers state_features"]
-    o_0: Int[np.ndarray, "walkers observation_features"]
-    s: Int[np.ndarray, "n state_features"]
-    a: Int[np.ndarray, " n"]
-    s_next: Int[np.ndarray, "n state_features"]
-    o: Int[np.ndarray, "n observation_features"]
-    r: Float[np.ndarray, " n"]
-    terminal: Bool[np.ndarray, " n"]
-
 
 # --- structure: types and shapes ---------------------------------------------------------------------
 
@@ -96,97 +80,16 @@ def _is_positive(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-class Kind(NamedTuple):
-    """What a value must be: an array of this shape and of this kind of numbers."""
-
-    what: str
-    shape: tuple[int, ...]
-    dtype: Any
-
-    def problem(self, member: str, value: Any) -> str | None:
-        """A sentence where a value (or a tracer of it) is something else."""
-        name = {jnp.floating: "float", jnp.bool_: "bool"}.get(self.dtype, "int32")
-        wanted = f"{member} must be an array of {name} of shape {self.shape} ({self.what})"
-        if not isinstance(value, jax.Array | np.ndarray | np.generic):
-            return f"{wanted}, not of type {type(value).__name__}"
-        right = jnp.issubdtype(value.dtype, self.dtype)
-        if value.shape != self.shape or not right:
-            return f"{wanted}, not of {value.dtype} and shape {value.shape}"
-        return None
-
-
-def _kinds(pomdp: POMDP) -> dict[str, Kind]:
-    state, observation = (len(pomdp.state_sizes),), (len(pomdp.observation_sizes),)
-    return {
-        "s": Kind("one value for each state feature", state, jnp.int32),
-        "o": Kind("one value for each observation feature", observation, jnp.int32),
-        "float": Kind("a scalar", (), jnp.floating),
-        "bool": Kind("a scalar", (), jnp.bool_),
-    }
-
-
-def _traced(member: str, f: Callable[..., Any], given: tuple[Any, ...], kinds: tuple[Kind, ...]) -> Problems:
-    """Trace f(*given), whose outputs must be of these kinds."""
-    wrong: list[str] = []
-
-    def look(*arguments: Any) -> None:
-        out = f(*arguments)
-        parts = out if len(kinds) > 1 else (out,)
-        if not isinstance(parts, tuple) or len(parts) != len(kinds):
-            wrong.append(
-                f"{member} must return {len(kinds)} arrays, not a value of type {type(out).__name__}"
-            )
-            return
-        numbered = [f", output {i}," if len(kinds) > 1 else "" for i in range(len(kinds))]
-        found = [k.problem(member + i, x) for k, i, x in zip(kinds, numbered, parts, strict=True)]
-        wrong.extend(sentence for sentence in found if sentence)
-
-    try:
-        eqx.filter_eval_shape(look, *given)
-    except Exception as error:
-        wrong.append(f"{member} raised {_short(error)}")
-    yield from wrong
-
-
-def _short(error: Exception) -> str:
-    """An exception's type and the beginning of what it says."""
-    said = " ".join(str(error).split("\n\n")[0].split())
-    return f"{type(error).__name__}: {said[:200].rstrip('.')}"
-
-
-def _zeros(pomdp: POMDP) -> tuple[Array, Array, Array]:
-    """Some s, a and o."""
-    zeros = lambda sizes: jnp.zeros((len(sizes),), jnp.int32)
-    return zeros(pomdp.state_sizes), jnp.int32(0), zeros(pomdp.observation_sizes)
-
-
 def _pomdp_shapes(pomdp: POMDP) -> Problems:
     """pomdp: shapes and types of what its functions and its dynamics return"""
-    kinds, key = _kinds(pomdp), prng.key(SEED)
-    s, a, _ = _zeros(pomdp)
-    yield from _traced("pomdp.initial_state(key)", pomdp.initial_state, (key,), (kinds["s"],))
-    yield from _traced(
-        "pomdp.initial_observation(key, s)", pomdp.initial_observation, (key, s), (kinds["o"],)
-    )
-    yield from _traced("pomdp.step(key, s, a)", pomdp.step, (key, s, a), (kinds["s"], kinds["o"]))
-    yield from _traced("pomdp.reward(s, a, s')", pomdp.reward, (s, a, s), (kinds["float"],))
-    yield from _traced("pomdp.is_terminal(s, a, s')", pomdp.is_terminal, (s, a, s), (kinds["bool"],))
-    yield from _dynamics_shapes("pomdp.dynamics", pomdp.dynamics, pomdp)  # type: ignore[attr-defined]
-
-
-def _dynamics_shapes(name: str, D: Dynamics, pomdp: POMDP) -> Problems:
-    kinds, key = _kinds(pomdp), prng.key(SEED)
-    s, a, o = _zeros(pomdp)
-    of_s, of_o, number = (kinds["s"],), (kinds["o"],), (kinds["float"],)
-    yield from _traced(f"{name}.step(key, s, a)", D.step, (key, s, a), of_s + of_o)
-    yield from _traced(f"{name}.log_prob(s, a, s', o)", D.log_prob, (s, a, s, o), number)
-    given = s, a, s, o
-    yield from _traced(f"{name}.observation_log_prob(s, a, s', o)", D.observation_log_prob, given, number)
-    if isinstance(D, SplitDynamics):
-        yield from _traced(f"{name}.sample_state(key, s, a)", D.sample_state, (key, s, a), of_s)
-        given = key, s, a, s
-        yield from _traced(f"{name}.sample_observation(key, s, a, s')", D.sample_observation, given, of_o)
-        yield from _traced(f"{name}.transition_log_prob(s, a, s')", D.transition_log_prob, (s, a, s), number)
+    of, key = kinds(pomdp), prng.key(SEED)
+    s, a, _ = zeros(pomdp)
+    yield from traced("pomdp.initial_state(key)", pomdp.initial_state, (key,), (of["s"],))
+    yield from traced("pomdp.initial_observation(key, s)", pomdp.initial_observation, (key, s), (of["o"],))
+    yield from traced("pomdp.step(key, s, a)", pomdp.step, (key, s, a), (of["s"], of["o"]))
+    yield from traced("pomdp.reward(s, a, s')", pomdp.reward, (s, a, s), (of["float"],))
+    yield from traced("pomdp.is_terminal(s, a, s')", pomdp.is_terminal, (s, a, s), (of["bool"],))
+    yield from dynamics_shapes("pomdp.dynamics", pomdp.dynamics, pomdp)  # type: ignore[attr-defined]
 
 
 def _simulator_shapes(domain: Domain) -> Problems:
@@ -198,7 +101,7 @@ def _simulator_shapes(domain: Domain) -> Problems:
         try:
             drawn = draw(prng.key(SEED))
         except Exception as error:
-            yield f"sample_simulator(key) raised {_short(error)}"
+            yield f"sample_simulator(key) raised {short(error)}"
             return
         yield from _simulator("sample_simulator(key)", drawn, domain.pomdp)
 
@@ -207,16 +110,16 @@ def _simulator(name: str, D: Any, pomdp: POMDP) -> Problems:
     if not isinstance(D, Dynamics):
         yield f"{name} must be a baddr Dynamics, not of type {type(D).__name__}"
         return
-    yield from _dynamics_shapes(name, D, pomdp)
-    s, a, _ = _zeros(pomdp)
-    both = (_kinds(pomdp)["s"], _kinds(pomdp)["o"])
+    yield from dynamics_shapes(name, D, pomdp)
+    s, a, _ = zeros(pomdp)
+    both = (kinds(pomdp)["s"], kinds(pomdp)["o"])
     step = lambda D, key, s, a: pomdp.with_dynamics(D).step(key, s, a)
-    yield from _traced(f"pomdp.with_dynamics({name}).step(key, s, a)", step, (D, prng.key(SEED), s, a), both)
+    yield from traced(f"pomdp.with_dynamics({name}).step(key, s, a)", step, (D, prng.key(SEED), s, a), both)
 
 
 def _prior_shapes(domain: Domain) -> Problems:
     """the prior's other members: counts, graphs, is_legal, learned, leaf_value"""
-    pomdp, s = domain.pomdp, _zeros(domain.pomdp)[0]
+    pomdp, s = domain.pomdp, zeros(domain.pomdp)[0]
     S, A, Z = pomdp.num_states, pomdp.num_actions, pomdp.num_observations
     if domain.counts is not None:
         for name, shape in (("T", (S, A, S)), ("O", (A, S, Z))):
@@ -229,9 +132,9 @@ def _prior_shapes(domain: Domain) -> Problems:
         if sizes(graph) != sizes(pomdp):
             yield f"graphs[{name!r}] has other sizes than the pomdp: {sizes(graph)}, not {sizes(pomdp)}"
     if domain.is_legal is not None:
-        yield from _traced("is_legal(s)", domain.is_legal, (s,), (_kinds(pomdp)["bool"],))
+        yield from traced("is_legal(s)", domain.is_legal, (s,), (kinds(pomdp)["bool"],))
     if domain.leaf_value is not None:
-        yield from _traced("leaf_value(s)", domain.leaf_value, (s,), (_kinds(pomdp)["float"],))
+        yield from traced("leaf_value(s)", domain.leaf_value, (s,), (kinds(pomdp)["float"],))
     if domain.learned not in ("TO", "T", "O"):
         yield f"learned must be 'TO', 'T' or 'O', not {domain.learned!r}"
     elif domain.learned != "TO" and not isinstance(pomdp.dynamics, SplitDynamics):  # type: ignore[attr-defined]
@@ -262,7 +165,7 @@ def problems(domain: Any) -> list[str]:
         try:
             wrong += check(domain)
         except Exception as error:
-            wrong.append(f"the check of {inspect.getdoc(check)} raised {_short(error)}")
+            wrong.append(f"the check of {inspect.getdoc(check)} raised {short(error)}")
     return wrong
 
 
@@ -275,31 +178,6 @@ def checked(domain: Domain) -> list[str]:
         for check in (_sizes, _pomdp_shapes, _prior_shapes, _names_and_presets, *CHECKS)
     ]
     return [line for line in lines if has.get(line.partition(":")[0], True)]
-
-
-@eqx.filter_jit
-def _walk(key: Key[Array, ""], pomdp: POMDP) -> tuple[Array, ...]:
-    def walker(key: Key[Array, ""]) -> tuple[Array, ...]:
-        key_s, key_o, key_steps = jr.split(key, 3)
-        s_0 = pomdp.initial_state(key_s)
-
-        def step(s: Array, key: Key[Array, ""]) -> tuple[Array, tuple[Array, ...]]:
-            key_a, key_step = jr.split(key)
-            a = (jr.uniform(key_a) * pomdp.num_actions).astype(jnp.int32)
-            s_next, o = pomdp.step(key_step, s, a)
-            r, terminal = pomdp.reward(s, a, s_next), pomdp.is_terminal(s, a, s_next)
-            return jnp.where(terminal, s_0, s_next), (s, a, s_next, o, r, terminal)
-
-        steps = jax.lax.scan(step, s_0, jr.split(key_steps, STEPS))[1]
-        return s_0, pomdp.initial_observation(key_o, s_0), *steps
-
-    return jax.vmap(walker)(jr.split(key, WALKERS))
-
-
-def walk(pomdp: POMDP) -> Walk:
-    """Random walks of 64 steps; where an episode ends, a walk begins again where it began."""
-    s_0, o_0, *steps = map(np.asarray, _walk(prng.key(SEED), pomdp))
-    return Walk(s_0, o_0, *(x.reshape(-1, *x.shape[2:]) for x in steps))
 
 
 def _outside(member: str, values: np.ndarray, sizes: tuple[int, ...]) -> Problems:
@@ -336,158 +214,21 @@ def _determined(domain: Domain) -> Problems:
         "is_terminal": (pomdp.is_terminal, (s, a, s_next)),
     }
     for name, (f, x) in functions.items():
-        once, again = (jax.jit(jax.vmap(lambda *x, f=f: f(*x))) for _ in range(2))  # each is traced anew
-        # Equal programs need not be compiled.
-        if once.lower(*x).as_text() != again.lower(*x).as_text() and _differ(once(*x), again(*x)):
-            yield (
-                f"pomdp.{name} returns different values for the same arguments; "
-                "all that is random must come from the key"
-            )
-
-
-def _differ(x: Any, y: Any) -> bool:
-    pairs = zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True)
-    return not all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs)
+        yield from undetermined(f"pomdp.{name}", jax.vmap(f), x)
 
 
 def _true_probabilities(domain: Domain) -> Problems:
     """pomdp.dynamics: probabilities sum to one, agree with each other, and are those that step draws with"""
-    yield from _probabilities("pomdp.dynamics", domain.pomdp.dynamics, domain.pomdp)  # type: ignore[attr-defined]
+    yield from probabilities("pomdp.dynamics", domain.pomdp.dynamics, domain.pomdp)  # type: ignore[attr-defined]
 
 
 def _simulator_probabilities(domain: Domain) -> Problems:
     """simulators: the same, for the expected one and one that is drawn"""
     if domain.expected_simulator is not None:
-        yield from _probabilities("expected_simulator", domain.expected_simulator, domain.pomdp)
+        yield from probabilities("expected_simulator", domain.expected_simulator, domain.pomdp)
     if domain.sample_simulator is not None:
         drawn = domain.sample_simulator(prng.key(SEED))
-        yield from _probabilities("sample_simulator(key)", drawn, domain.pomdp)
-
-
-def _probabilities(name: str, D: Dynamics, pomdp: POMDP) -> Problems:
-    """One sentence at most for each kind of mistake, about the first (s, a) that shows it."""
-    pairs = _pairs(pomdp)
-    yield from _sums(name, D, pomdp, *pairs)
-    yield from _agreement(name, D, pomdp, *pairs)
-    yield from _frequencies(name, f"{name}.step", D, D.step, pomdp, pairs)
-    through = f"pomdp.with_dynamics({name}).step" if name != "pomdp.dynamics" else "pomdp.step"
-    yield from _frequencies(name, through, D, pomdp.with_dynamics(D).step, pomdp, pairs)
-
-
-def _pairs(pomdp: POMDP) -> tuple[Array, Array]:
-    """Different (s, a) of random walks, the actions in turn."""
-    steps = walk(pomdp)
-    visited = np.unique(steps.s, axis=0)
-    count = min(NUM_PAIRS, len(visited) * pomdp.num_actions)
-    number = np.linspace(0, len(visited) * pomdp.num_actions - 1, count).astype(int)
-    s, a = visited[number // pomdp.num_actions], number % pomdp.num_actions
-    return jnp.asarray(s, jnp.int32), jnp.asarray(a, jnp.int32)
-
-
-@eqx.filter_jit
-def _total(f: Callable[..., Array], s: Array, a: Array, *outcomes: Array) -> Float[Array, " pairs"]:
-    """The sum of exp f(s, a, outcome), for each pair."""
-    one = lambda s, a: jnp.sum(jnp.exp(jax.vmap(lambda *x: f(s, a, *x))(*outcomes)))
-    return jax.lax.map(lambda pair: one(*pair), (s, a))
-
-
-def _sums(name: str, D: Dynamics, pomdp: POMDP, s: Array, a: Array) -> Problems:
-    """Over all (s', o); over s' and over o where these are too many; over neither where each is."""
-    S, Z = pomdp.num_states, pomdp.num_observations
-    if S * Z <= LARGEST_SPACE:
-        both = every_vector((*pomdp.state_sizes, *pomdp.observation_sizes))
-        n = len(pomdp.state_sizes)
-        yield from _off_one(f"{name}.log_prob", _total(D.log_prob, s, a, both[:, :n], both[:, n:]), s, a)
-    elif S <= LARGEST_SPACE and isinstance(D, SplitDynamics):
-        total = _total(D.transition_log_prob, s, a, every_vector(pomdp.state_sizes))
-        yield from _off_one(f"{name}.transition_log_prob", total, s, a)
-
-
-def _off_one(member: str, total: Array, s: Array, a: Array) -> Problems:
-    off = np.flatnonzero(~(np.abs(np.asarray(total) - 1) <= TOLERANCE))
-    if len(off):
-        i = off[0]
-        where = f"s = {np.asarray(s[i]).tolist()}, a = {int(a[i])}"
-        yield f"{member}: the probabilities for {where} sum to {float(total[i]):.6g}, not to 1"
-
-
-@eqx.filter_jit
-def _draws(step: Callable[..., Any], D: Dynamics, key: Key[Array, ""], s: Array, a: Array, n: int) -> Any:
-    """n draws of (s', o) from each pair, and their log-probabilities."""
-
-    def pair(key: Key[Array, ""], s: Array, a: Array) -> Any:
-        s_next, o = jax.vmap(step, (0, None, None))(jr.split(key, n), s, a)
-        return s_next, o, jax.vmap(D.log_prob, (None, None, 0, 0))(s, a, s_next, o)
-
-    return jax.lax.map(lambda x: pair(*x), (jr.split(key, len(s)), s, a))
-
-
-def _frequencies(
-    name: str, member: str, D: Dynamics, step: Callable[..., Any], pomdp: POMDP, pairs: tuple[Array, Array]
-) -> Problems:
-    """Each outcome that was drawn, against its probability.
-
-    By Bernstein's inequality a count X of n draws is off n p by more than 5 standard errors and 5 with
-    probability at most 8e-6.
-    """
-    s_next, o, log_p = _draws(step, D, prng.key(SEED), *pairs, NUM_DRAWS)
-    if np.any(np.isnan(log_p)):
-        yield f"{name}.log_prob is NaN for an outcome of {member}"
-        return
-    outcomes = np.concatenate([s_next, o], axis=-1)
-    for i in range(len(outcomes)):
-        each, first, count = np.unique(outcomes[i], axis=0, return_index=True, return_counts=True)
-        p = np.exp(np.asarray(log_p[i], np.float64)[first])
-        bound = STANDARD_ERRORS * np.sqrt(NUM_DRAWS * p * np.maximum(1 - p, 0)) + 5
-        wrong = (np.abs(count - NUM_DRAWS * p) > bound) | (p == 0)
-        if np.any(wrong):
-            j = np.flatnonzero(wrong)[0]
-            k = len(pomdp.state_sizes)
-            where = f"s = {np.asarray(pairs[0][i]).tolist()}, a = {int(pairs[1][i])}"
-            yield (
-                f"{member} draws s' = {each[j, :k].tolist()}, o = {each[j, k:].tolist()} from {where} in "
-                f"{count[j]} of {NUM_DRAWS} draws ({count[j] / NUM_DRAWS:.4f}), but by {name}.log_prob its "
-                f"probability is {p[j]:.4f}"
-            )
-            return
-
-
-@eqx.filter_jit
-def _parts(D: Dynamics, pomdp: POMDP, key: Key[Array, ""], s: Array, a: Array) -> tuple[Array | None, ...]:
-    """For one draw (s', o) from each pair: log p(s', o), log p(s'), log p(o | s'), and sum_o p(o | s').
-
-    p(s') is the sum of p(s', o) over o where these can be listed, or else what `transition_log_prob` says.
-    """
-    listed = pomdp.num_observations <= LARGEST_SPACE
-    every = every_vector(pomdp.observation_sizes) if listed else None
-
-    def pair(x: tuple[Array, Array, Array]) -> tuple[Array | None, ...]:
-        key, s, a = x
-        s_next, o = D.step(key, s, a)
-        both, observation = D.log_prob(s, a, s_next, o), D.observation_log_prob(s, a, s_next, o)
-        if every is None:
-            transition = D.transition_log_prob(s, a, s_next) if isinstance(D, SplitDynamics) else None
-            return both, transition, observation, None
-        over_o = lambda f: jax.nn.logsumexp(jax.vmap(lambda o: f(s, a, s_next, o))(every))
-        return both, over_o(D.log_prob), observation, jnp.exp(over_o(D.observation_log_prob))
-
-    return jax.lax.map(pair, (jr.split(key, len(s)), s, a))
-
-
-def _agreement(name: str, D: Dynamics, pomdp: POMDP, s: Array, a: Array) -> Problems:
-    """observation_log_prob (and transition_log_prob) against log_prob."""
-    both, transition, observation, total = _parts(D, pomdp, prng.key(SEED), s, a)
-    if total is not None:
-        yield from _off_one(f"{name}.observation_log_prob", total, s, a)
-    if both is None or transition is None or observation is None:
-        return
-    apart = np.abs(np.asarray(transition + observation - both, np.float64))
-    if not np.all(apart <= TOLERANCE):
-        i = int(np.argmax(np.nan_to_num(apart, nan=np.inf)))
-        yield (
-            f"{name}.observation_log_prob does not agree with log_prob: p(s') p(o | s') is "
-            f"{math.exp(transition[i] + observation[i]):.4g}, log_prob says {math.exp(both[i]):.4g}"
-        )
+        yield from probabilities("sample_simulator(key)", drawn, domain.pomdp)
 
 
 def _rows(domain: Domain) -> Problems:
@@ -522,20 +263,20 @@ def _describes(domain: Domain) -> Problems:
     """describe: names for numbers and vectors about a belief"""
     if domain.describe is None:
         return
-    posterior = _some_posterior(domain)
+    posterior = some_posterior(domain)
     gba = GBAPOMDP(domain.pomdp, posterior)
     about = lambda key: domain.describe(key, posterior, initial_belief(key, gba, 4))  # type: ignore[misc]
     try:
         described = jax.eval_shape(about, prng.key(SEED))
     except Exception as error:
-        yield f"describe(key, posterior, belief) raised {_short(error)}"
+        yield f"describe(key, posterior, belief) raised {short(error)}"
         return
     named = isinstance(described, dict) and all(isinstance(name, str) for name in described)
     if not named or any(x.ndim > 1 for x in jax.tree.leaves(described)):
         yield "describe(key, posterior, belief) must return a dict from names to arrays of rank 0 or 1"
 
 
-def _some_posterior(domain: Domain) -> Posterior:
+def some_posterior(domain: Domain) -> Posterior:
     """Counts, a Bayes network, or small networks: what the domain has a prior for."""
     pomdp = domain.pomdp
     if domain.counts is not None:

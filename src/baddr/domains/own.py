@@ -19,6 +19,7 @@ from baddr.domains.entry import Entry, Names, Preset, file_presets, numbered
 from baddr.errors import UserError
 
 PLAIN = (bool, int, float, str)
+MODULE = "_baddr_own_"  # how the names of modules start that users' files become
 
 
 def own_entry(name: str) -> Entry:
@@ -87,7 +88,7 @@ def _made(path: Path, function: Callable[..., Any], settings: Any) -> Any:
 
 def load(path: Path, source: bytes) -> types.ModuleType:
     """The file as a module: compiled from the content that was hashed; it finds what lies beside it."""
-    module = types.ModuleType(f"_baddr_own_{path.stem}_{hashlib.sha256(source).hexdigest()[:8]}")
+    module = types.ModuleType(f"{MODULE}{path.stem}_{hashlib.sha256(source).hexdigest()[:8]}")
     module.__file__ = str(path)
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
@@ -98,6 +99,13 @@ def load(path: Path, source: bytes) -> types.ModuleType:
         del sys.modules[module.__name__]
         raise UserError(told(error, path, "importing it raised")) from error
     return module
+
+
+def line_of(error: Exception) -> int | None:
+    """The last line of a user's file that an exception passed."""
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_globals.get("__name__", "").startswith(MODULE)]
+    return lines[-1] if lines else None
 
 
 def told(error: Exception, path: Path, what: str) -> str:
@@ -165,7 +173,7 @@ def presets_of(domain: Any) -> dict[str, Preset]:
     """Those of the domain; others explore by the range of the rewards on random walks, at least 1."""
     if {"quick", "paper"} <= set(domain.presets):
         return dict(domain.presets)
-    from baddr.domains.check import walk
+    from baddr.domains.probabilities import walk
 
     r = walk(domain.pomdp).r
     return file_presets(max(1.0, float(r.max() - r.min()))) | dict(domain.presets)

@@ -141,7 +141,7 @@ def agent_of(cls: type[AgentSettings], sizes: Preset) -> AgentSettings:
 def kinds_in(values: Mapping[str, Any]) -> dict[str, str]:
     """The kinds that the tables of a config file name."""
     tables = {group: values[group] for group in KINDS if isinstance(values.get(group), Mapping)}
-    return {group: table["kind"] for group, table in tables.items() if "kind" in table}
+    return {group: str(table["kind"]) for group, table in tables.items() if "kind" in table}
 
 
 def from_toml(path: Path, start: AnyExperiment) -> AnyExperiment:
@@ -181,8 +181,15 @@ def to_config(experiment: AnyExperiment) -> bytes:
     values["domain"] = asdict(experiment.domain)
     for name, group in experiment.settings.groups().items():
         kind = {"kind": kind_of(name, group)} if name in KINDS else {}
-        values[name] = kind | asdict(group)
+        values[name] = kind | _plain_fields(group)
     return to_toml(values).encode()
+
+
+def _plain_fields(group: Any) -> dict[str, Any]:
+    """Those that a file can hold: a value of the user's own may have arrays, too."""
+    plain = lambda x: isinstance(x, bool | int | float | str) or (isinstance(x, tuple) and all(map(plain, x)))
+    values = {f.name: getattr(group, f.name) for f in fields(group)}
+    return {name: value for name, value in values.items() if plain(value)}
 
 
 def of_folder(folder: Folder) -> AnyExperiment:
