@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic
 
-from baddr.agents.base import Bayesian, F, P, Prior, Q, Request, known_prior
+from baddr.agents.base import Bayesian, F, P, Prior, Q, Request, known_prior, made_for
 from baddr.core.filters import Importance
 from baddr.errors import UserError
 from baddr.planners.po_uct import PoUct
@@ -32,4 +32,4 @@ class Own(Bayesian, Generic[P, F, Q]):
     posterior: Q = field(default_factory=NoPosterior)  # type: ignore[assignment]
 
     def prior(self, request: Request) -> Prior:
-        return known_prior(self.posterior.build(request.domain))  # type: ignore[attr-defined]
+        return known_prior(made_for(request.domain, self.posterior))

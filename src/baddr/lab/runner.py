@@ -23,6 +23,7 @@ import jax
 
 from baddr import __version__
 from baddr.agents.base import Built, Test
+from baddr.agents.kinds import kind_of, own_digests
 from baddr.agents.life import BayesianLife, Failure, Life
 from baddr.core.agent import Agent
 from baddr.domains.domain import Domain
@@ -198,6 +199,7 @@ def begin(
                 "status": "running",
                 "domain": domain.name,  # with a hash of its content, where a file holds it
                 "method": life.method,  # what else random streams depend on
+                "own": own_digests(experiment.settings),  # a hash of each planner, filter and posterior
                 "seeds": {"seed": experiment.seed, "runs": [0, experiment.runs], "streams": STREAMS},
                 "chunks": chunks(experiment, []),
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -235,6 +237,8 @@ def go_on(
                 raise UserError(
                     f"{experiment.name} has changed since the experiment in {folder.path} started."
                 )
+            check_method(manifest, life, folder)
+            check_own(manifest, experiment, folder)
             # Wherever this is killed, the folder is not complete, and its chunks are the config's or fewer.
             folder.write_manifest(manifest | {"status": "running"})
             write(folder.config, to_config(experiment))
@@ -254,6 +258,15 @@ def check_method(manifest: dict[str, Any], life: Life, folder: Folder) -> None:
             f"The experiment in {folder.path} was started with {before} and would be resumed with "
             f"{life.method}: its runs would not be those of an uninterrupted one. Start another experiment."
         )
+
+
+def check_own(manifest: dict[str, Any], experiment: AnyExperiment, folder: Folder) -> None:
+    """Refuse to resume with a posterior, filter or planner of the user's own whose file has changed."""
+    now = own_digests(experiment.settings)
+    for group, digest in manifest.get("own", now).items():
+        if now.get(group) != digest:
+            kind = kind_of(group, experiment.settings.groups().get(group))
+            raise UserError(f"{kind} has changed since the experiment in {folder.path} started.")
 
 
 def _size(experiment: AnyExperiment) -> tuple[int, int]:
