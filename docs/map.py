@@ -59,8 +59,8 @@ def shortest(arrows: Graph) -> Graph:
 
 def about(room: str) -> str:
     """The first sentence that a room says about itself."""
-    path = PACKAGE / f"{room}.py"
-    text = ast.get_docstring(ast.parse((path if path.exists() else PACKAGE / room / "__init__.py").read_text()))
+    path = next(p for p in (PACKAGE / f"{room}.py", PACKAGE / room / "__init__.py") if p.exists())
+    text = ast.get_docstring(ast.parse(path.read_text()))
     return " ".join((text or "").split("\n\n")[0].split()).split(". ")[0].rstrip(".")
 
 
@@ -73,7 +73,7 @@ def drawn() -> str:
     lines += ["```", "", "| room | what it is | imports from |", "|---|---|---|"]
     for room in in_order(arrows):
         others = ", ".join(other for other in in_order(arrows) if other in arrows[room])
-        lines.append(f"| `{room}` | {about(room)} | {others or '–'} |")
+        lines.append(f"| `{room}` | {about(room)} | {others} |")
     return "\n".join(lines)
 
 

@@ -20,7 +20,11 @@ BOOK = [page for page in PAGES if page.parent.name != "notebook"]
 ROOMS = sorted(path.parent.name for path in (ROOT / "src" / "baddr").glob("*/__init__.py"))
 WIDTH = 110
 # One word per concept, and what stands for it elsewhere. (The changelog says what was renamed.)
-WORDS = {r"\bgo(es|ing)? on\b|\bwent on\b": "resume", r"\bbeg[aiu]n\w*": "start", r"planner\.lanes": "in flight"}
+WORDS = {
+    r"\bgo(es|ing)? on\b|\bwent on\b": "resume",
+    r"\bbeg[aiu]n\w*": "start",
+    r"planner\.lanes": "in flight",
+}
 
 by_name = lambda page: page.relative_to(ROOT).as_posix()
 each_page = pytest.mark.parametrize("page", PAGES, ids=by_name)
