@@ -98,7 +98,8 @@ def test_one_word_per_concept(page: Path):
 
 # What is named in backticks.
 
-HOMES = [ROOT, ROOT / "src", ROOT / "src" / "baddr", ROOT / "tests", ROOT / "docs"]
+HOMES = [ROOT, ROOT / "tests", ROOT / "docs", ROOT / "benchmarks"]
+HOMES += [ROOT / "src" / path for path in ("", "baddr", "baddr/domains/tiger")]  # files that each domain has
 
 
 @functools.cache
@@ -120,11 +121,9 @@ def test_files_and_tests_that_are_named_exist(page: Path):
     if page.name == "CHANGELOG.md":
         return
     for name, test in files_in(in_backticks(page)):
-        path = file_named(name) or (page.parent / name if (page.parent / name).is_file() else None)
-        path = path or next((ROOT / "benchmarks").glob(name), None) if "/" not in name else path
-        of_a_domain = [*(ROOT / "src" / "baddr" / "domains" / "tiger").glob(name)] if "/" not in name else []
-        assert path or of_a_domain, f"`{name}` does not exist"
-        if test and path:
+        path = file_named(name)
+        assert path, f"`{name}` does not exist"
+        if test:
             defined = {node.name for node in ast.walk(ast.parse(path.read_text())) if hasattr(node, "name")}
             assert test in defined, f"{name} has no {test}"
 
