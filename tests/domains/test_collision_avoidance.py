@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from baddr import prng
+from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.particles import Particles
 from baddr.core.posterior import sample
@@ -316,15 +317,11 @@ def test_the_policy_is_read_from_networks():
 def test_the_preset_is_the_column_of_the_appendix():
     paper = DOMAINS["collision-avoidance"].presets(Settings())["paper"]
     assert (paper.runs, paper.episodes) == (35000, 500)
-    assert (paper.planner.num_simulations, paper.planner.exploration, paper.planner.depth) == (256, 1000, 0)
-    assert (paper.filter.kind, paper.filter.num_particles, paper.filter.resample_below) == (
-        "importance",
-        128,
-        32,
-    )
-    assert (paper.network.hidden, paper.network.dropout, paper.network.learning_rate) == (64, 0.5, 0.0005)
-    assert paper.network.learn_transition and not paper.network.learn_observation
-    training = paper.pretrain
+    planner, network, training = (paper.groups[name] for name in ("planner", "network", "pretrain"))
+    assert (planner.num_simulations, planner.exploration, planner.depth) == (256, 1000, 0)
+    assert paper.groups["filter"] == Importance(num_particles=128, resample_below=32.0)
+    assert (network.hidden, network.dropout, network.learning_rate) == (64, 0.5, 0.0005)
+    assert network.learn_transition and not network.learn_observation
     assert (training.batches, training.batch_size, training.learning_rate) == (8192, 32, 0.05)
     assert (training.optimizer, training.num_networks) == ("sgd", 1)
 

@@ -20,6 +20,7 @@ from baddr.lab.build import build
 from baddr.lab.experiment import preset
 from baddr.posteriors import Factored
 from baddr.posteriors.factored import expected_dynamics, num_counts
+from baddr.posteriors.settings import FactoredSettings
 
 LISTEN = 2
 
@@ -195,19 +196,19 @@ def test_a_setting_that_cannot_fit_is_refused_with_the_figure():
     domain = road_racing.make_domain(9)
     fits = build(experiment, domain).life.agent.gba.posterior
     assert isinstance(fits, Factored) and fits.counts.shape == (8_748,)
-    experiment = experiment.changed(factored=Settings(graph="figure"))
+    experiment = experiment.changed(factored=FactoredSettings(graph="figure"))
     with pytest.raises(UserError, match=r"4,081,467,852 counts a particle, 15\.2 GiB"):
         build(experiment, domain)
 
 
 def test_settings_reach_the_posterior():
     experiment = preset("factored-tiger", "fba-pomcp")
-    settings = Settings(structure="uncertain", edge_probability=0.2, model="sampled")
+    settings = FactoredSettings(structure="uncertain", edge_probability=0.2, model="sampled")
     experiment = experiment.changed(factored=settings)
     posterior = build(experiment, factored_tiger.make_domain()).life.agent.gba.posterior
     assert isinstance(posterior, Factored)
     assert (posterior.num_edges, posterior.edge_probability, posterior.expected) == (3, 0.2, False)
-    experiment = experiment.changed(factored=Settings(graph="figure"))
+    experiment = experiment.changed(factored=FactoredSettings(graph="figure"))
     with pytest.raises(UserError, match="no graph 'figure'"):
         build(experiment, factored_tiger.make_domain())
-    assert Settings(edge_probability=1.5).problems() and SysadminSettings(computers=0).problems()
+    assert FactoredSettings(edge_probability=1.5).problems() and SysadminSettings(computers=0).problems()

@@ -61,9 +61,9 @@ def test_a_pomdp_files_belief(tmp_path, capsys):
 
 def test_presets_of_a_file_explore_by_the_range_of_its_rewards():
     tiger = preset(str(EXAMPLES / "tiger.pomdp"), "pomcp")
-    assert (tiger.planner.exploration, tiger.planner.depth, tiger.runs) == (110.0, 20, 16)
+    assert (tiger.settings.planner.exploration, tiger.settings.planner.depth, tiger.runs) == (110.0, 20, 16)
     own = preset(str(MAINTENANCE), "pomcp")  # 2 and -10 are the extremes, met on any random walk
-    assert own.planner.exploration == 12.0
+    assert own.settings.planner.exploration == 12.0
 
 
 def test_a_files_names_need_no_jax():

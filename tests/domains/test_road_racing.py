@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from baddr import prng
+from baddr.core.filters import Rejection
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.particles import Particles
 from baddr.core.posterior import sample
@@ -273,11 +274,13 @@ def test_what_networks_cannot_learn_is_known(n):
 def test_presets_are_the_columns_of_the_appendix():
     three, nine = (DOMAINS["road-racing"].presets(Settings(lanes=n))["paper"] for n in (3, 9))
     for paper in (three, nine):
-        assert paper.planner.num_simulations == 128 and paper.planner.exploration == 15
-        assert paper.planner.depth == 3 and paper.filter.kind == "rejection"
-        assert paper.filter.num_particles == 1024 and paper.pretrain.optimizer == "sgd"
-        assert (paper.network.dropout, paper.network.learning_rate) == (0.1, 0.0001)
-    sizes = lambda p: (p.network.hidden, p.pretrain.batches, p.pretrain.batch_size, p.pretrain.learning_rate)
+        planner, network = paper.groups["planner"], paper.groups["network"]
+        assert (planner.num_simulations, planner.exploration, planner.depth) == (128, 15, 3)
+        assert paper.groups["filter"] == Rejection(num_particles=1024)
+        assert paper.groups["pretrain"].optimizer == "sgd"
+        assert (network.dropout, network.learning_rate) == (0.1, 0.0001)
+    train = lambda p: (p.batches, p.batch_size, p.learning_rate)
+    sizes = lambda p: (p.groups["network"].hidden, *train(p.groups["pretrain"]))
     assert sizes(three) == (32, 2048, 64, 0.005) and sizes(nine) == (256, 16384, 256, 0.0025)
     assert (three.runs, three.episodes, nine.runs, nine.episodes) == (1000, 200, 300, 300)
 

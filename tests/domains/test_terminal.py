@@ -19,8 +19,8 @@ def make_domain(horizon: int = 3):
     R = np.broadcast_to(np.eye(2), (2, 2, 2))
     return from_tables(T, O, R, [0.5, 0.5], 0.95, horizon=horizon, terminal=[0, 1])
 '''
-SMALL = "--runs 2 --episodes 2 --planner.num-simulations 16 --filter.num-particles 16 --network.hidden 8"
-SMALL += " --pretrain.batches 8 --pretrain.max-gap 100"
+SMALL = "--runs 2 --episodes 2 --planner.num-simulations 16 --filter.num-particles 16"
+NETWORK = " --network.hidden 8 --pretrain.batches 8 --pretrain.max-gap 100"
 
 
 @pytest.mark.parametrize("agent", ["baddr", "filtering", "ba-pomcp", "pomcp"])
@@ -28,7 +28,8 @@ def test_every_step_may_end_the_episode(agent: str, tmp_path: Path) -> None:
     path, out = tmp_path / "bet.py", tmp_path / "out"
     path.write_text(DOMAIN)
     with pytest.raises(SystemExit) as end:
-        main(["run", str(path), "--agent", agent, *SMALL.split(), "--out", str(out)])
+        small = SMALL + NETWORK * (agent in ("baddr", "filtering"))
+        main(["run", str(path), "--agent", agent, *small.split(), "--out", str(out)])
     assert end.value.code == 0
     results = baddr.load_results(out)
     assert results["length"].tolist() == [1] * 4

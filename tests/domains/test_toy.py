@@ -121,7 +121,7 @@ def baddr_main(*arguments: object) -> int:
 
 
 def test_a_toy_domain_goes_through_every_command(toy, tmp_path, capsys):
-    assert preset(toy, "pomcp").planner.exploration == 7.0  # its own preset
+    assert preset(toy, "pomcp").settings.planner.exploration == 7.0  # its own preset
     assert baddr_main("check", toy) == 0
     assert "names and presets" in capsys.readouterr().out
     history = tmp_path / "h.json"

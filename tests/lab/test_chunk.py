@@ -12,12 +12,13 @@ from baddr.lab.runner import resolve
 
 def test_blocks_grow_while_steps_are_quick_and_shrink_where_they_are_not(monkeypatch):
     random = preset("tiger", "random")
-    small = replace(random, runs=2, episodes=12, chunk_size=2, filter=replace(random.filter, num_particles=8))
-    experiment, domain, agent, _ = resolve(small)
+    few = random.changed(filter=replace(random.settings.filter, num_particles=8))
+    small = replace(few, runs=2, episodes=12, chunk_size=2)
+    experiment, _, life, _ = resolve(small)
     found, blocks = [], []
     for seconds in (1e9, 0.0):
         monkeypatch.setattr(chunk, "SECONDS_PER_BLOCK", seconds)
-        runs = Chunk(Work(experiment, domain.pomdp, agent), 0, 2, None)
+        runs = Chunk(Work(experiment, life), 0, 2, None)
         runs.block, sizes = (1 if seconds else 4), []
         while not runs.finished:
             sizes.append(runs.block)

@@ -53,6 +53,12 @@ def kind_of(group: str, settings: Any) -> str:
     return next((kind for kind, found in KINDS[group].items() if found == home), home)
 
 
+def is_of(group: str, settings: Any) -> bool:
+    """Whether a value can stand for a group: the settings of a kind, or what they are built into."""
+    known = kind_of(group, settings) in KINDS[group] or hasattr(type(settings), "own_kind")
+    return known or isinstance(settings, _wanted(group))
+
+
 def with_kind(agent: AgentSettings, group: str, kind: str) -> AgentSettings:
     """The agent with another kind of planner or filter. A built-in one keeps what both kinds have."""
     groups = agent.groups()

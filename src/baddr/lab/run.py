@@ -9,7 +9,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from baddr.agents.kinds import KINDS
+from baddr.agents.kinds import KINDS, is_of
 from baddr.domains.catalog import DOMAINS, entry
 from baddr.errors import UserError
 from baddr.files.store import Folder, load_results
@@ -125,9 +125,9 @@ def _changed(experiment: AnyExperiment, tables: Mapping[str, Any]) -> AnyExperim
     groups = {name: value for name, value in tables.items() if is_dataclass(value)}
     mine = experiment.settings.groups()
     for name, value in groups.items():
-        fits = name in mine and (name in KINDS or type(value) is type(mine[name]))
-        if not fits:
-            raise UserError(f"{name} cannot be a {type(value).__name__}.")
+        fits = is_of(name, value) if name in KINDS else type(value) is type(mine.get(name))
+        if name not in mine or not fits:
+            raise UserError(f"{name} cannot be a value of type {type(value).__name__}.")
     rest = {name: _plain(value) for name, value in tables.items() if name not in groups}
     return merged(experiment.changed(**groups), rest, "run")
 
