@@ -74,14 +74,14 @@ def main() -> None:
         keys = jr.split(key, options.episodes)
         return jax.lax.scan(lambda b, k: episode(k, b), agent.initial_belief(key_belief), keys)[1]
 
-    began = time.perf_counter()
+    started = time.perf_counter()
     keys = jr.split(jr.fold_in(prng.key(options.seed), 1), options.runs)
     columns = jax.jit(one_by_one(life))(keys)
     mean = np.mean(columns["accuracy_mean"], axis=2)
     deviation = np.mean(columns["accuracy_std"], axis=(0, 2))
     name = " ".join([options.agent, *options.overrides])
     shown = [e for e in (1, 5, 10, 20, 30, 40, 60, 100, 200, 400) if e <= options.episodes]
-    print(f"{name} ({options.runs} runs, {time.perf_counter() - began:.0f} s)")
+    print(f"{name} ({options.runs} runs, {time.perf_counter() - started:.0f} s)")
     for e in shown:
         low, middle, high = np.quantile(mean[:, e - 1], [0.25, 0.5, 0.75])
         print(

@@ -90,7 +90,7 @@ def train(
     learner = learner._replace(learning_rate=jnp.repeat(jnp.asarray(rates, jnp.float32), seeds))
     returns: list[list[np.ndarray]] = [[] for _ in range(count)]
     lengths: list[list[np.ndarray]] = [[] for _ in range(count)]
-    began = time.perf_counter()
+    started = time.perf_counter()
     jax.block_until_ready(advance(learner, agent, options.block))  # compiles; its result is thrown away
     compiled = time.perf_counter()
     updates = 0
@@ -106,7 +106,7 @@ def train(
     seconds = time.perf_counter() - compiled
     steps = updates * count * agent.settings.sample_length * agent.settings.actors
     speed = (
-        f"compiled in {compiled - began:.0f} s; {updates} updates x {count} learners in {seconds:.0f} s: "
+        f"compiled in {compiled - started:.0f} s; {updates} updates x {count} learners in {seconds:.0f} s: "
         f"{updates * count / seconds:.1f} updates/s, {steps / seconds:.0f} steps/s, "
         f"{int(np.sum(learner.episode)) / seconds:.0f} episodes/s"
     )

@@ -37,7 +37,7 @@ def episodes_of(experiment: AnyExperiment, seed: int) -> dict[str, np.ndarray]:
     experiment = replace(experiment, seed=seed)
     with tempfile.TemporaryDirectory() as directory:
         folder = Folder(Path(directory) / "results")
-        runner.begin(experiment, folder, lambda *_: None)
+        runner.start(experiment, folder, lambda *_: None)
         table = load_results(folder.path)
     shape = experiment.runs, experiment.episodes
     return {name: column.reshape(shape) for name, column in table.items()}

@@ -97,9 +97,9 @@ def measure(peer: str, simulations: int, particles: int, repeats: int) -> None:
     """Runs in a peer's environment: CPU seconds of some plans, as JSON in the last line."""
     plan, times = THEIRS[peer](simulations, particles), []
     for _ in range(repeats):
-        began = time.process_time()
+        started = time.process_time()
         plan()
-        times.append(time.process_time() - began)
+        times.append(time.process_time() - started)
     print(json.dumps(times))
 
 
@@ -201,10 +201,10 @@ def main() -> None:
     for number in range(options.rounds):
         for (runs, in_flight), plan in plans.items():
             for _ in range(options.repeats):
-                began = now()
+                started = now()
                 plan()
                 name = f"baddr, {runs} run{'s' * (runs > 1)}, {in_flight} in flight"
-                times.setdefault(name, []).append((now() - began) / runs)
+                times.setdefault(name, []).append((now() - started) / runs)
         for peer, python in environments.items():
             times.setdefault(peer, []).extend(time_peer(python, peer, options))
         print(f"round {number + 1} of {options.rounds}: load {os.getloadavg()[0]:.1f}", flush=True)

@@ -28,9 +28,9 @@ def median_seconds(function, *arguments, repeats: int = 7) -> tuple[float, Any]:
     result = jax.block_until_ready(function(*arguments))  # compiles
     times = []
     for _ in range(repeats):
-        began = time.perf_counter()
+        started = time.perf_counter()
         result = jax.block_until_ready(function(*arguments))
-        times.append(time.perf_counter() - began)
+        times.append(time.perf_counter() - started)
     return statistics.median(times), result
 
 

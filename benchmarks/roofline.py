@@ -88,9 +88,9 @@ def bandwidth() -> float:
     scale = jax.jit(lambda x: x * 1.0001, donate_argnums=0)
     x, times, now = jax.block_until_ready(scale(x)), [], clock()
     for _ in range(5):
-        began = now()
+        started = now()
         x = jax.block_until_ready(scale(x))
-        times.append(now() - began)
+        times.append(now() - started)
     return 2 * WORD * x.size / sorted(times)[2]
 
 

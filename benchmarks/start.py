@@ -45,9 +45,9 @@ def child(out: str) -> None:
             programs.append(duration)
 
     def train(*arguments, **options):
-        began = time.time()
+        started = time.time()
         result = trained(*arguments, **options)
-        found["training"] += time.time() - began
+        found["training"] += time.time() - started
         return result
 
     def post(board, chunk, rows) -> None:

@@ -60,7 +60,7 @@ def time_and_result(
     now, result = clock(), jax.block_until_ready(function(*arguments))  # compiles
     times: list[float] = []
     while len(times) < repeats and (not times or sum(times) + times[-1] < most):
-        began = now()
+        started = now()
         result = jax.block_until_ready(function(*arguments))
-        times.append(now() - began)
+        times.append(now() - started)
     return statistics.median(times), result

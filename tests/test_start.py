@@ -127,7 +127,7 @@ def begin(folder, **patches):
         for name, value in patches.items():
             patch.setattr(Chunk, name, value)
         listeners = [lambda rows: told.append("episodes")]
-        go = runner.go_on if (folder / "results").exists() else runner.begin
+        go = runner.resume if (folder / "results").exists() else runner.start
         with suppress(runner.Interrupted):
             go(small("baddr"), Folder(folder / "results"), lambda *news: None, listeners=listeners)
     return told, Folder(folder / "results").read_manifest()

@@ -75,7 +75,7 @@ def interrupted(arguments: list[str], folder: Path) -> None:
     experiment = parse_with_domain(Run, "run", arguments, Run).experiment
     stop = lambda rows: os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(runner.Interrupted):
-        runner.begin(experiment, Folder(folder), lambda *news: None, listeners=(stop,))
+        runner.start(experiment, Folder(folder), lambda *news: None, listeners=(stop,))
     assert Folder(folder).read_manifest()["status"] == "running"
 
 

@@ -259,10 +259,10 @@ def spied(*arguments):
     return compute(*arguments)
 engine._compute = spied
 experiment = replace(preset("tiger", "random"), runs=4, episodes=20, chunk_size=2)
-runner.begin(experiment, Folder(Path(sys.argv[1]) / "two"), lambda *_: None)
+runner.start(experiment, Folder(Path(sys.argv[1]) / "two"), lambda *_: None)
 print(len(used), len(engine.Local().devices), engine.Local().place().workers)
 jax.local_devices = lambda: jax.devices()[:1]
-runner.begin(experiment, Folder(Path(sys.argv[1]) / "one"), lambda *_: None)
+runner.start(experiment, Folder(Path(sys.argv[1]) / "one"), lambda *_: None)
 """
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     environment = os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}

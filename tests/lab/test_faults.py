@@ -37,13 +37,13 @@ def carry_on(folder: Folder) -> None:
             how(wanted, folder, lambda *_: None, listeners=listeners)
 
     if not folder.config.exists():
-        run(runner.begin, EXPERIMENT)
+        run(runner.start, EXPERIMENT)
     for wanted in (EXPERIMENT, extend(EXPERIMENT, 4, 8)):
         there = of_folder(folder)
         if there.runs > wanted.runs:
             continue
         if there != wanted or folder.read_manifest()["status"] != "complete":
-            run(runner.go_on, wanted)
+            run(runner.resume, wanted)
 
 
 class Disk:
@@ -148,7 +148,7 @@ def lines_of(folder: Folder) -> set[tuple[float, ...]]:
 def test_rows_are_on_disk_as_soon_as_episodes_end(tmp_path):
     """A running experiment is read at every news of it, and killed at the tenth: nothing of it is lost."""
     whole, folder, told = Folder(tmp_path / "whole"), Folder(tmp_path / "killed"), []
-    runner.begin(EXPERIMENT, whole, lambda *_: None)
+    runner.start(EXPERIMENT, whole, lambda *_: None)
 
     def listen(rows) -> None:
         told.extend(zip(*rows.values(), strict=True))
@@ -157,10 +157,10 @@ def test_rows_are_on_disk_as_soon_as_episodes_end(tmp_path):
             raise Killed
 
     with pytest.raises(Killed):
-        runner.begin(EXPERIMENT, folder, lambda *_: None, listeners=[listen])
+        runner.start(EXPERIMENT, folder, lambda *_: None, listeners=[listen])
     assert not folder.episodes.exists()
     assert set(told) <= lines_of(folder) <= lines_of(whole)
-    runner.go_on(EXPERIMENT, folder, lambda *_: None)
+    runner.resume(EXPERIMENT, folder, lambda *_: None)
     assert folder.episodes.read_bytes() == whole.episodes.read_bytes() and not folder.rows.exists()
 
 

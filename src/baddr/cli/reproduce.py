@@ -52,7 +52,7 @@ class Reproduce:
 
 def main(arguments: Sequence[str]) -> int:
     options: Reproduce = parse(Reproduce, "reproduce", arguments)
-    from baddr.paper.reproduce import Reproduction, Request, begin
+    from baddr.paper.reproduce import Reproduction, Request, start
 
     sizes = {name: getattr(options, name) for name in ("preset", "runs", "episodes", "ensembles", "seed")}
     request = Request(figures=options.figures, **sizes)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.dry_run:
         return _dry_run(request, engine)
     with whole_progress(options.watch) as (progress, listeners):
-        failed = interruptible(folder, lambda: begin(request, folder, progress, engine, listeners))
+        failed = interruptible(folder, lambda: start(request, folder, progress, engine, listeners))
     return finish(folder, failed)
 
 

@@ -62,13 +62,13 @@ def main(arguments: Sequence[str]) -> int:
     watching = options.watch, options.track
     with followed(experiment.title, folder, *watching) as (progress, listeners):
         how = {"engine": engine, "listeners": listeners}
-        failures = interruptible(folder, lambda: runner.go_on(experiment, folder, progress, **how))
+        failures = interruptible(folder, lambda: runner.resume(experiment, folder, progress, **how))
     return finish(experiment, folder, failures)
 
 
 def _resume_reproduce(options: Resume) -> int:
     from baddr.cli.reproduce import finish
-    from baddr.paper.reproduce import Reproduction, go_on, status
+    from baddr.paper.reproduce import Reproduction, resume, status
 
     folder = Reproduction(options.dir)
     if options.runs is not None or options.episodes is not None:
@@ -81,5 +81,5 @@ def _resume_reproduce(options: Resume) -> int:
         return 0
     engine = engine_of(options.where)
     with whole_progress(options.watch) as (progress, listeners):
-        failed = interruptible(folder, lambda: go_on(folder, progress, engine, listeners))
+        failed = interruptible(folder, lambda: resume(folder, progress, engine, listeners))
     return finish(folder, failed)

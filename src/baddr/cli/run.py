@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     watching = options.watch, options.track
     with followed(experiment.title, folder, *watching) as (progress, listeners):
         how = {"engine": engine, "listeners": listeners}
-        failures = interruptible(folder, lambda: runner.begin(experiment, folder, progress, **how))
+        failures = interruptible(folder, lambda: runner.start(experiment, folder, progress, **how))
     code = finish(experiment, folder, failures)
     if options.render is not None:
         _render(experiment, folder, options.render)

@@ -43,7 +43,7 @@ def unpack(packed: bytes) -> Arrays:
 
 
 def _is_of_value(path: Path) -> bool:
-    """Not what a program leaves that was killed before its experiment began: config.toml comes last."""
+    """Not what a program leaves that was killed before its experiment started: config.toml comes last."""
     return path.name not in (".lock", "manifest.json") and path.suffix != ".part"
 
 

@@ -41,7 +41,7 @@ class Work(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What the chunks of an experiment run, once they have begun."""
+    """What the chunks of an experiment run, once they have started."""
 
     advance: Callable[..., Any]  # by one step, or a learner by a block of updates; takes its runs for good
     no_rows: Arrays  # the columns of a table without rows
@@ -183,10 +183,10 @@ class Schedule:
 
     @contextmanager
     def checkpoint(self) -> Iterator[None]:
-        began = time.monotonic()
+        started = time.monotonic()
         yield
         self.last = time.monotonic()
-        self.interval = max(self.seconds, min(9 * (self.last - began), 100 * self.seconds))
+        self.interval = max(self.seconds, min(9 * (self.last - started), 100 * self.seconds))
 
 
 def no_rows(work: Work) -> Arrays:

@@ -1,7 +1,7 @@
 """The process that talks to a Ray cluster, and the workers there. `engine.Ray` starts it and hears from it.
 
 It places workers, each with the resources of one chunk, and gives them chunk after chunk. Workers keep their
-chunk's state; what they have computed, and a checkpoint now and then, goes back to the process that began
+chunk's state; what they have computed, and a checkpoint now and then, goes back to the process that started
 this one, which alone writes the result folder. A worker that is lost, with its node or alone, is replaced,
 and its chunk goes on from the last checkpoint. This process holds nothing that matters and needs no JAX.
 """
@@ -34,7 +34,7 @@ class Worker:
     """Computes chunks in a process of its own, on some node."""
 
     def hello(self, environment: dict[str, str], versions: dict[str, str], gpu: bool) -> tuple[str, int]:
-        """Set JAX up as it is where the experiment was begun; what computes here, and its memory."""
+        """Set JAX up as it is where the experiment was started; what computes here, and its memory."""
         mine = _versions()
         for name, theirs in versions.items():
             if mine[name] != theirs:
@@ -67,7 +67,7 @@ class Worker:
         self.work, self.seconds = ray.cloudpickle.loads(work), seconds
         return kind
 
-    def begin(self, first: int, last: int, saved: bytes | None) -> Block:
+    def start(self, first: int, last: int, saved: bytes | None) -> Block:
         from baddr.lab.chunk import Chunk, Schedule, within
 
         arrays = None if saved is None else unpack(saved)
@@ -80,10 +80,10 @@ class Worker:
         """Blocks of steps for a while."""
         import numpy as np
 
-        began, blocks = time.monotonic(), []
+        started, blocks = time.monotonic(), []
         while not stop and not self.chunk.finished:
             blocks.append(self.chunk.advance())
-            if time.monotonic() - began > SECONDS_PER_CALL:
+            if time.monotonic() - started > SECONDS_PER_CALL:
                 break
         names = blocks[0] if blocks else {}
         rows = {name: np.concatenate([block[name] for block in blocks]) for name in names}
@@ -229,7 +229,7 @@ class Drive:
         if self.stopping:
             self.queue.clear()
         first, last = self.spans[number]
-        self.calls[actor.begin.remote(first, last, saved)] = _Placed(actor, number)
+        self.calls[actor.start.remote(first, last, saved)] = _Placed(actor, number)
 
     def _greet(self, kind: str) -> None:
         """A worker has joined, that computes on devices of this kind."""
@@ -267,7 +267,7 @@ def main() -> None:
         _serve(connection)
         connection.recv()
     except (EOFError, ConnectionError):
-        return  # whoever began this one ended, or has what it wanted; or Ray is gone, which it then says
+        return  # whoever started this one ended, or has what it wanted; or Ray is gone, which it then says
     finally:
         with suppress(Exception):
             import ray

@@ -2,7 +2,7 @@
 
 An engine is opened, says what it has (`place`), and computes chunks until all are finished or `Board.stop` is
 set: each from its last checkpoint on, with a new one about every so many `seconds`. Checkpoints are kept in
-the result folder, by this process alone: an experiment begun with one engine goes on with the other, and
+the result folder, by this process alone: an experiment started with one engine is resumed with the other, and
 comes out the same.
 """
 
@@ -242,7 +242,7 @@ class Cluster:
         return Place(*self._place)
 
     def compile(self, work: Work) -> None:
-        """Its workers do, when they begin."""
+        """Its workers do, when they start."""
 
     def compute(
         self, work: Work, spans: list[list[int]], folder: Folder, board: Board, seconds: float
@@ -271,7 +271,7 @@ class Cluster:
             elif kind == "stopped":
                 break
         for number, (first, last) in enumerate(spans):
-            if number not in left:  # stopped before it was finished, or before it began
+            if number not in left:  # stopped before it was finished, or before it started
                 saved = _newest(work, folder, number, first, last)
                 nothing = Left(no_rows(work), [], [])
                 left[number] = nothing if saved is None else _left(saved, work.experiment.episodes)

@@ -48,7 +48,7 @@ def run(
         experiment = _experiment(name, agent, given | settings)
         experiment.check()
         folder.check_new()
-        failures = _begin(experiment, folder, None if isinstance(agent, str) else agent, progress)
+        failures = _start(experiment, folder, None if isinstance(agent, str) else agent, progress)
         for failure in failures:
             warnings.warn(
                 f"run {failure.run} failed in episode {failure.episode}: its belief (or its weights) holds a "
@@ -66,13 +66,13 @@ def _check_agent(agent: Any) -> None:
             raise UserError(f"An agent is a name or an Agent, not a value of type {type(agent).__name__}.")
 
 
-def _begin(experiment: AnyExperiment, folder: Folder, agent: Any, progress: bool) -> list[Any]:
+def _start(experiment: AnyExperiment, folder: Folder, agent: Any, progress: bool) -> list[Any]:
     from baddr.lab import runner
 
     quiet: Any = contextlib.nullcontext(lambda *told: None)
     with shown(experiment.title) if progress else quiet as show:
         try:
-            return runner.begin(experiment, folder, show, agent=agent)
+            return runner.start(experiment, folder, show, agent=agent)
         except runner.Interrupted:
             raise KeyboardInterrupt from None
 

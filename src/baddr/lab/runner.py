@@ -179,7 +179,7 @@ def estimate(experiment: AnyExperiment, engine: Local | Ray = LOCAL) -> dict[str
     }
 
 
-def begin(
+def start(
     experiment: AnyExperiment,
     folder: Folder,
     progress: Progress,
@@ -214,7 +214,7 @@ def begin(
             return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
 
 
-def go_on(
+def resume(
     experiment: AnyExperiment,
     folder: Folder,
     progress: Progress,
@@ -223,11 +223,11 @@ def go_on(
     listeners: Sequence[Listener] = (),
 ) -> list[Failure]:
     """Go on with the experiment in `folder`, which `experiment` may extend."""
-    began = folder.read_manifest()
-    if began["seeds"].get("streams") != STREAMS:
+    started = folder.read_manifest()
+    if started["seeds"].get("streams") != STREAMS:
         raise UserError(
             f"The version of baddr that started {folder.path} drew other random numbers (commit "
-            f"{began.get('commit') or 'unknown'}); resume with that one, or start another experiment."
+            f"{started.get('commit') or 'unknown'}); resume with that one, or start another experiment."
         )
     with engine.opened() as opened:
         experiment, domain, life, test = resolve(experiment, progress, opened.place(), opened.compile)
@@ -301,12 +301,12 @@ def _run(
     engine: Local | Cluster,
     board: Board,
 ) -> list[Failure]:
-    began = time.monotonic()
+    started = time.monotonic()
     rows = RowLog(folder.rows, folder.episodes)
     board.listeners = (rows, *board.listeners)
     with _stop_on_signals(board.stop), _measured(test, board) as measured, closing(rows):
         left = engine.compute(work, manifest["chunks"], folder, board, float(SECONDS_BETWEEN_CHECKPOINTS))
-    manifest["wall_seconds"] += round(time.monotonic() - began, 3)
+    manifest["wall_seconds"] += round(time.monotonic() - started, 3)
     failures = [failure for chunk in left for failure in chunk.failures]
     write_table(folder.episodes, joined([chunk.rows for chunk in left]))
     rows.remove()
@@ -328,18 +328,18 @@ def _run(
 def _measured(test: Test | None, board: Board) -> Iterator[Future[Fit | None]]:
     """How well the prior fits, measured beside the runs once the first episodes have ended: it would hold up
     that news. Where they are stopped before, whoever goes on measures it."""
-    begun = threading.Event()
+    started = threading.Event()
 
     def fit() -> Fit | None:
-        begun.wait()
+        started.wait()
         return None if test is None or board.stop.is_set() else test()
 
-    board.listeners = (*board.listeners, lambda rows: begun.set())
+    board.listeners = (*board.listeners, lambda rows: started.set())
     with ThreadPoolExecutor(1) as pool:
         try:
             yield pool.submit(fit)
         finally:
-            begun.set()
+            started.set()
 
 
 @contextmanager

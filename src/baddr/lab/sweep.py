@@ -101,8 +101,8 @@ def compute(part: Part, progress: Any) -> list[Any]:
     from baddr.lab import runner
 
     if part.folder.config.exists():
-        return runner.go_on(_grown(part), part.folder, progress)
-    return runner.begin(part.experiment, part.folder, progress)
+        return runner.resume(_grown(part), part.folder, progress)
+    return runner.start(part.experiment, part.folder, progress)
 
 
 def _grown(part: Part) -> AnyExperiment:

@@ -16,7 +16,7 @@ POINTS = 40  # of it at most: episodes beside each other are averaged
 
 @contextmanager
 def watched(title: str) -> Iterator[tuple[Callable[[str, int, int, float | None], None], list["Watch"]]]:
-    """A live picture on a terminal: the progress, and the listeners, to give to `begin` or `go_on`."""
+    """A live picture on a terminal: the progress, and the listeners, to give to `start` or `resume`."""
     watch = Watch(title)
     with _live(watch):
         yield watch.progress, [watch]
@@ -47,7 +47,7 @@ class Watch:
     """The mean return of each episode over the runs that have ended it, and where things stand."""
 
     def __init__(self, title: str):
-        self.began, self.said = time.monotonic(), ""
+        self.started, self.said = time.monotonic(), ""
         self.start(title)
 
     def start(self, title: str) -> None:
@@ -100,7 +100,7 @@ class Watch:
         return [*curve, " " * len(labels[0]) + axis]
 
     def _standing(self) -> str:
-        seconds = time.monotonic() - self.began
+        seconds = time.monotonic() - self.started
         if self.said:
             return f"{self.said}  {clock(seconds)}"
         if not self.total:

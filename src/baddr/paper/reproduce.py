@@ -110,19 +110,19 @@ def is_reproduction(path: Path) -> bool:
     return (path / "reproduce.toml").exists()
 
 
-def begin(
+def start(
     request: Request, folder: Reproduction, progress: Progress, engine: Any = None, listeners: Any = ()
 ) -> int:
     """Make figures in a new folder; the number of parts in which a run failed."""
     request.check()
     folder.check_new()
     with folder.owned():
-        folder.check_new()  # another program may have begun in the meantime
+        folder.check_new()  # another program may have started in the meantime
         write(folder.request, to_toml(asdict(request)).encode())
         return _run(request, folder, progress, engine, listeners)
 
 
-def go_on(folder: Reproduction, progress: Progress, engine: Any = None, listeners: Any = ()) -> int:
+def resume(folder: Reproduction, progress: Progress, engine: Any = None, listeners: Any = ()) -> int:
     """Go on with the figures of a folder."""
     with folder.owned():
         return _run(folder.read_request(), folder, progress, engine, listeners)
@@ -195,13 +195,13 @@ def hardware() -> dict[str, Any]:
 def _clock(folder: Reproduction, manifest: dict[str, Any], name: str):
     """Add what a part takes to the manifest, also where it is interrupted: time, and that of all cores."""
     clocks = {"wall_seconds": time.monotonic, "cpu_seconds": time.process_time}
-    began = {name: clock() for name, clock in clocks.items()}
+    started = {name: clock() for name, clock in clocks.items()}
     try:
         yield
     finally:
         part = manifest["parts"].setdefault(name, dict.fromkeys(clocks, 0.0))
         for measure, clock in clocks.items():
-            took = clock() - began[measure]
+            took = clock() - started[measure]
             part[measure] = round(part[measure] + took, 3)
             manifest[measure] = round(manifest[measure] + took, 3)
         folder.write_manifest(manifest)
@@ -229,16 +229,16 @@ def _part(
 def _run_part(
     experiment: AnyExperiment, folder: Folder, progress: Any, engine: Any, listeners: Any = ()
 ) -> None:
-    """Begin with an experiment, or go on with it; what a kill left before it began is thrown away."""
+    """Begin with an experiment, or go on with it; what a kill left before it started is thrown away."""
     from baddr.lab import runner
     from baddr.lab.plots import plot_curves
 
     how = {"engine": engine or runner.LOCAL, "listeners": listeners}
     if folder.config.exists() and folder.manifest.exists():
-        runner.go_on(of_folder(folder), folder, progress, **how)
+        runner.resume(of_folder(folder), folder, progress, **how)
     else:
         shutil.rmtree(folder.path, ignore_errors=True)
-        runner.begin(experiment, folder, progress, **how)
+        runner.start(experiment, folder, progress, **how)
     results = load_results(folder.path)
     if len(results["run"]):
         paths = [folder.path / "curve.png", folder.path / "curve.svg"]
@@ -262,8 +262,8 @@ def time_steps(experiment: AnyExperiment, progress: Any) -> dict[str, Any]:
     runs = start(jr.split(prng.key(experiment.seed), 1), agent, world)
     step = lambda runs: jax.block_until_ready(advance(runs, agent, world, jnp.int32(2**30), 1)[0])
     runs = step(step(runs))
-    began, seconds = time.monotonic(), []
-    while len(seconds) < 3 or (time.monotonic() - began < TIMED_SECONDS and len(seconds) < TIMED_STEPS):
+    started, seconds = time.monotonic(), []
+    while len(seconds) < 3 or (time.monotonic() - started < TIMED_SECONDS and len(seconds) < TIMED_STEPS):
         before = time.perf_counter()
         runs = step(runs)
         seconds.append(time.perf_counter() - before)
@@ -295,7 +295,7 @@ def seconds(experiment: AnyExperiment, timed: bool = False) -> float:
     """About what a part takes on two cores of a CPU: for the progress display and --dry-run."""
     if timed:
         return 40.0
-    begin, (step, particles, hidden), other, update, length, learners_length = COSTS[experiment.name]
+    first, (step, particles, hidden), other, update, length, learners_length = COSTS[experiment.name]
     episodes = experiment.runs * experiment.episodes
     variant = agent_class(experiment.agent).variant
     if variant == "learner":
@@ -305,7 +305,7 @@ def seconds(experiment: AnyExperiment, timed: bool = False) -> float:
     settings = experiment.settings
     larger = settings.filter.num_particles / particles * (settings.network.hidden / hidden) ** 1.5
     larger *= getattr(experiment.domain, "lanes", 3) / 3
-    return begin + 0.5e-3 * step * larger * episodes * length
+    return first + 0.5e-3 * step * larger * episodes * length
 
 
 # What came out.
