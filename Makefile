@@ -8,7 +8,7 @@ run: .venv/installed
 	$(BIN)/baddr run tiger
 
 test: .venv/installed
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --durations 15
 
 slow: .venv/installed
 	$(BIN)/pytest -n auto --slow
