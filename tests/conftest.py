@@ -1,5 +1,6 @@
 """Strict settings for every test: shapes and types checked, no silent promotion."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -36,3 +37,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="takes minutes: --slow runs it"))
+
+
+# Each compiled program takes some of a process's memory maps, of which Linux allows 65,530. XLA crashes when
+# there are no more, so a process that has many forgets its programs. What is on disk is found again.
+MOST_MAPS = 25_000
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    maps = Path("/proc/self/maps")
+    if nextitem is not None and maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
