@@ -180,7 +180,7 @@ def test_paper_sizes_are_those_of_the_appendix():
     }
     assert set(sizes.values()) == {(35000, 500)}
     nine = figures.figure_d(PAPER)[0].experiment
-    assert (nine.runs, nine.episodes, nine.network.hidden, nine.domain.lanes) == (300, 300, 256, 9)
+    assert (nine.runs, nine.episodes, nine.settings.network.hidden, nine.domain.lanes) == (300, 300, 256, 9)
     rooms = {c.experiment.domain.size: c.experiment.domain.forward_length for c in figures.figure_g(PAPER)}
     assert rooms == {8: 4, 16: 4, 32: 8}
 

@@ -52,8 +52,8 @@ def test_every_command_has_help(command, flag, capsys):
 def test_every_option_says_something(command):
     kind = getattr(importlib.import_module(f"baddr.cli.{command}"), command.capitalize())
     experiment = preset("tiger")
-    value = experiment.domain if command == "check" else experiment
-    options = list_options(kind, kind(value) if COMMANDS[command][0] == "DOMAIN" else None)
+    given = (experiment.domain, experiment.settings) if command == "check" else (experiment,)
+    options = list_options(kind, kind(*given) if COMMANDS[command][0] == "DOMAIN" else None)
     assert options and all(len(option.says.split()) > 1 for option in options)
 
 

@@ -124,9 +124,13 @@ def test_a_fault_at_any_write_costs_nothing(fault, tmp_path, monkeypatch):
     for n in range(1, disk.count + 1):
         folder = Folder(tmp_path / str(n))
         with monkeypatch.context() as patch:
-            Disk(patch, fault, n)
-            with pytest.raises((StorageError, Killed)):
+            disk = Disk(patch, fault, n)
+            try:
                 carry_on(folder)
+            except (StorageError, Killed):
+                pass
+            else:  # on a busy machine, more rows may go into one write, and there are fewer of these
+                assert disk.count < n
         assert lines_of(folder) <= lines_of(whole), n
         carry_on(folder)
         assert left(folder) == left(whole), n

@@ -60,14 +60,14 @@ def is_of(group: str, settings: Any) -> bool:
 
 
 def with_kind(agent: AgentSettings, group: str, kind: str) -> AgentSettings:
-    """The agent with another kind of planner or filter. A built-in one keeps what both kinds have."""
+    """The agent with another kind of planner or filter. A filter, and a built-in planner, keeps what both have."""
     groups = agent.groups()
     if group not in groups:
         raise UserError(f"This agent has no {group}; it has {', '.join(groups) or 'no settings'}.")
     old, new = groups[group], settings_of(group, kind)
     if type(old) is type(new):
         return agent
-    if hasattr(type(new), "own_kind"):  # its words may mean something else
+    if hasattr(type(new), "own_kind") and group != "filter":  # its words may mean something else
         return replace(agent, **{group: new})  # type: ignore[type-var]
     before = {f.name: getattr(old, f.name) for f in fields(old)}
     same = {f.name: before[f.name] for f in fields(new) if f.name in before}

@@ -365,8 +365,9 @@ def estimates(request: Request, engine: Any = None) -> list[dict[str, Any]]:
 
     rows, needs = [], {}
     for name, (experiment, timed) in parts(request.chosen, request.sizes).items():
-        untrained = replace(experiment.settings.pretrain, num_networks=1, max_gap=1e9)
-        alike = replace(experiment, seed=0).changed(pretrain=untrained)
+        alike = replace(experiment, seed=0)
+        if pretrain := experiment.settings.groups().get("pretrain"):
+            alike = alike.changed(pretrain=replace(pretrain, num_networks=1, max_gap=1e9))
         if alike not in needs:
             needs[alike] = runner.estimate(alike, engine or runner.LOCAL)["memory_bytes"]
         row = {"part": name, "runs": experiment.runs, "episodes": experiment.episodes}
