@@ -340,9 +340,9 @@ def toy_curves(sizes: Sizes) -> tuple[Curve, ...]:
 
     def toy(curve: Curve) -> Curve:
         e = curve.experiment
-        planner = replace(e.settings.planner, num_simulations=64)
-        filter = replace(e.settings.filter, num_particles=64)
-        small = replace(e.changed(planner=planner, filter=filter), chunk_size=2)
+        sizes = {"planner": {"num_simulations": 64}, "filter": {"num_particles": 64}}
+        groups = {name: replace(group, **sizes[name]) for name, group in e.settings.groups().items()}
+        small = replace(e.changed(**groups), chunk_size=2)
         return replace(curve, experiment=small)
 
     style = ("#0072B2", "-", "o")

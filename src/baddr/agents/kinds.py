@@ -60,7 +60,8 @@ def is_of(group: str, settings: Any) -> bool:
 
 
 def with_kind(agent: AgentSettings, group: str, kind: str) -> AgentSettings:
-    """The agent with another kind of planner or filter. A filter, and a built-in planner, keeps what both have."""
+    """The agent with another kind of planner or filter. A filter, or a built-in planner, keeps what both
+    have."""
     groups = agent.groups()
     if group not in groups:
         raise UserError(f"This agent has no {group}; it has {', '.join(groups) or 'no settings'}.")

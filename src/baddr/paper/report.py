@@ -78,6 +78,11 @@ def curve_scores(curve: Curve, data: Data) -> dict[str, Any]:
     }
 
 
+def _planner_in_words(planner: Any) -> str:
+    depth = f", depth {planner.depth}" if planner.depth else ""
+    return f"{planner.num_simulations} simulations, u {planner.exploration:g}{depth}"
+
+
 def settings_row(curve: Curve) -> dict[str, str]:
     """A curve's settings in words."""
     e = curve.experiment
@@ -94,9 +99,8 @@ def settings_row(curve: Curve) -> dict[str, str]:
         how = settings.dpfrl
         learning = f"{how.num_particles} particles, rate {how.learning_rate:g}, {how.actors} actors"
         return row | {"planner": "", "filter": "", "networks": learning}
-    planner, filter = settings.planner, settings.filter
-    depth = f", depth {planner.depth}" if planner.depth else ""
-    row["planner"] = f"{planner.num_simulations} simulations, u {planner.exploration:g}{depth}"
+    planner, filter = settings.groups().get("planner"), settings.filter
+    row["planner"] = "" if planner is None else _planner_in_words(planner)
     below = f", resampled below {filter.resample_below:g}" if hasattr(filter, "resample_below") else ""
     row["filter"] = f"{kind_of('filter', filter)}, {filter.num_particles} particles{below}"
     if e.agent not in ("baddr", "filtering"):
