@@ -64,8 +64,10 @@ def rows_that_matter(pomdp: POMDP, most: int) -> Rows | None:
     S, A = pomdp.num_states, pomdp.num_actions
     if S * A * S > most**3:
         return None
-    with jax.ensure_compile_time_eval():  # also where a function is being compiled
-        found = outcomes(pomdp)
+    found = outcomes(pomdp)
+    if any(isinstance(x, Tracer) for x in found):  # a function is being compiled
+        with jax.ensure_compile_time_eval():  # op by op: a quarter of a second, where nothing is compiled yet
+            found = outcomes(pomdp)
     if any(isinstance(x, Tracer) for x in found):
         raise UserError(
             "How to search depends on the POMDP's rewards, and JAX is tracing this POMDP: plan with it "
