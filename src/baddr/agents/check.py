@@ -139,7 +139,8 @@ def _plan_shapes(key: Key[Array, ""], planner: Planner, gba: GBAPOMDP) -> Proble
         return
     each_action = Kind("runs, actions", (RUNS, gba.num_actions), jnp.floating)
     each_run = Kind("runs", (RUNS,), jnp.int32)
-    wanted = Plan(each_action, each_action, each_run, each_run)  # type: ignore[arg-type]
+    upper = None if plan.upper is None else each_action
+    wanted = Plan(each_action, each_action, each_run, each_run, upper)  # type: ignore[arg-type]
     yield from _fields("plan", plan, wanted)
 
 
@@ -159,6 +160,8 @@ def _update_shapes(key: Key[Array, ""], filter: Filter, gba: GBAPOMDP) -> Proble
 def _fields(name: str, values: Any, wanted: Any) -> Problems:
     """The fields of a NamedTuple against the kinds that they must be."""
     for field, value, kind in zip(values._fields, values, wanted, strict=True):
+        if kind is None:
+            continue
         if sentence := kind.problem(f"{name}.{field}", value):
             yield sentence
 

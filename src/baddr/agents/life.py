@@ -15,6 +15,7 @@ from baddr import prng
 from baddr.core.agent import Agent, Run, Step
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.pomdp import POMDP
+from baddr.fast.belief_tree import FastTree
 from baddr.fast.runs import one_step, start
 from baddr.fast.search import FastSearch
 from baddr.planners.children import no_children
@@ -142,7 +143,7 @@ class BayesianLife(Life):
     @property
     def method(self) -> dict[str, str]:
         planner = self.agent.planner
-        return {"search": planner.stream} if isinstance(planner, FastSearch) else {}
+        return {"search": planner.stream} if isinstance(planner, FastSearch | FastTree) else {}
 
     def bytes_of_state(self) -> int:
         return bytes_of(self.like().belief)

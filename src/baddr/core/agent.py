@@ -16,7 +16,7 @@ from baddr.core.belief_update import Info, initial_belief, next_episode
 from baddr.core.filters import Filter
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.particles import Particles, mass_of
-from baddr.core.planner import Plan, Planner, best_action
+from baddr.core.planner import Plan, Planner, PreparedPlanner, best_action
 from baddr.core.pomdp import POMDP, Action, Observation, Scalar
 from baddr.core.posterior import Posterior
 
@@ -51,16 +51,25 @@ class Agent(eqx.Module):
     def next_episode(self, key: Key[Array, ""], belief: Particles) -> Particles:
         return next_episode(key, self.gba, belief)
 
+    def prepare(self, key: Key[Array, ""], belief: Particles) -> PyTree:
+        """What the planner works out before an episode; most have nothing to."""
+        planner = self.planner
+        return planner.prepare(key, self.gba, belief) if isinstance(planner, PreparedPlanner) else ()
+
     def plan(
         self,
         keys: Key[Array, " runs"],
         belief: Particles,
         steps_left: Int[Array, " runs"],
         active: Bool[Array, " runs"] | None = None,
+        prepared: PyTree = None,
     ) -> Plan:
-        """The plan of each run from its belief."""
+        """The plan of each run from its belief; what was not `prepared` is worked out now."""
         active = jnp.ones(keys.shape, bool) if active is None else active
-        return self.planner.plan(keys, self.gba, belief, steps_left, active)
+        planner, given = self.planner, (keys, self.gba, belief, steps_left, active)
+        if prepared is not None and isinstance(planner, PreparedPlanner):
+            return planner.plan_prepared(*given, prepared)
+        return planner.plan(*given)
 
     def update(
         self,
@@ -99,6 +108,7 @@ class Run(NamedTuple):
     belief: Particles
     tally: Tally
     failed: Bool[Array, "*runs"]  # its belief holds a NaN: the run stops here
+    prepared: PyTree = ()  # by the planner, for this episode
 
 
 class Step(NamedTuple):
@@ -146,7 +156,8 @@ def start(key: Key[Array, ""], agent: Agent, world: POMDP) -> Run:
     zero = jnp.int32(0)
     belief = agent.initial_belief(key_belief)
     s, tally = world.initial_state(key_s), empty_tally(belief.num_particles)
-    return Run(key, zero, zero, s, belief, tally, jnp.array(False))
+    prepared = agent.prepare(jr.fold_in(key_belief, 1), belief)
+    return Run(key, zero, zero, s, belief, tally, jnp.array(False), prepared)
 
 
 def step(run: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
@@ -154,11 +165,11 @@ def step(run: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> 
     active = (run.episode < num_episodes) & ~run.failed
     keys = step_keys(run.key, run.episode, run.t)
     alone = lambda tree: jax.tree.map(lambda x: x[None], tree)
-    plans = agent.plan(keys.plan[None], alone(run.belief), (world.horizon - run.t)[None], active[None])
-    plan = jax.tree.map(lambda x: x[0], plans)
+    given = alone((keys.plan, run.belief, world.horizon - run.t, active, run.prepared))
+    plan = jax.tree.map(lambda x: x[0], agent.plan(*given))
     outcome = act(world, keys, run.s, plan)
     last = active & (outcome.terminal | (run.t + 1 >= world.horizon))
-    belief, seen = learn(agent, run.belief, keys, outcome, last, active)
+    belief, seen = learn(agent, run.belief, keys, outcome, last, active, run.prepared)
     after, record = move(agent, world, run._replace(belief=belief), outcome, plan, seen, last, active)
     return after, record
 
@@ -189,6 +200,7 @@ class Seen(NamedTuple):
     failed: Bool[Array, ""]
     model: dict[str, Array]
     state: list[Float[Array, " values"]]  # with `trace`
+    prepared: PyTree  # for the episode that this step is in, or that comes next
 
 
 def masked(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree) -> Any:
@@ -203,6 +215,7 @@ def learn(
     outcome: Outcome,
     last: Bool[Array, ""],
     active: Bool[Array, ""],
+    prepared: PyTree,
     where: Callable[..., Any] = masked,
 ) -> tuple[Particles, Seen]:
     """One run's belief after a step; the next episode's prior after the `last` one."""
@@ -218,7 +231,9 @@ def learn(
     # The models stay: selecting them, too, would read all of them again.
     s, log_weights = _where(ended, (fresh.states.s, fresh.log_weights), (belief.states.s, belief.log_weights))
     after = Particles(AugmentedState(s, belief.states.theta), log_weights)
-    return after, Seen(info, failed, model, state)
+    if jax.tree.leaves(prepared):
+        prepared = _where(ended, where(agent.prepare, ended, jr.fold_in(keys.plan, 1), after), prepared)
+    return after, Seen(info, failed, model, state, prepared)
 
 
 def move(
@@ -234,7 +249,13 @@ def move(
     """Where one run stands after a step, and the step's record."""
     tally = _add(run.tally, world.discount, run.t, outcome.r, plan, seen.info)
     ended = last & ~seen.failed
-    on = run._replace(t=run.t + 1, s=outcome.s_next, tally=tally, failed=run.failed | seen.failed)
+    on = run._replace(
+        t=run.t + 1,
+        s=outcome.s_next,
+        tally=tally,
+        failed=run.failed | seen.failed,
+        prepared=seen.prepared,
+    )
     empty = empty_tally(agent.filter.num_particles)
     next_ = on._replace(episode=run.episode + 1, t=jnp.int32(0), s=outcome.first, tally=empty)
     belief, rest = run.belief, lambda run: run._replace(belief=())

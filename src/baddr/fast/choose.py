@@ -11,8 +11,10 @@ from baddr.core.planner import Planner
 from baddr.core.pomdp import POMDP
 from baddr.core.posterior import Posterior
 from baddr.fast import dropout_models  # noqa: F401  (registers its models)
+from baddr.fast.belief_tree import fast_tree
 from baddr.fast.models import models_of
 from baddr.fast.search import fast_search
+from baddr.planners.belief_tree.search import TreeOfBeliefs
 from baddr.planners.tree_search import TreeSearch
 
 P = TypeVar("P", bound=POMDP)
@@ -29,6 +31,8 @@ def fast_pomdp(pomdp: P) -> P:
 
 def fast_planner(planner: Planner, pomdp: POMDP) -> Planner:
     """The fast form of a planner in this POMDP; one that has none as it is."""
+    if isinstance(planner, TreeOfBeliefs):
+        return fast_tree(planner, pomdp)
     return fast_search(planner, pomdp) if isinstance(planner, TreeSearch) else planner
 
 

@@ -48,11 +48,11 @@ def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]
     """`core.agent.step` of every run."""
     active = (runs.episode < num_episodes) & ~runs.failed
     keys = one_by_one(life.step_keys)(runs.key, runs.episode, runs.t)
-    plan = agent.plan(keys.plan, runs.belief, world.horizon - runs.t, active)
+    plan = agent.plan(keys.plan, runs.belief, world.horizon - runs.t, active, runs.prepared)
     outcome = one_by_one(partial(life.act, world))(keys, runs.s, plan)
     last = active & (outcome.terminal | (runs.t + 1 >= world.horizon))
     learn = one_by_one_in_place(partial(_learn, agent))
-    belief, seen = learn(runs.belief, keys, outcome, last, active)
+    belief, seen = learn(runs.belief, keys, outcome, last, active, runs.prepared)
     move = one_by_one(partial(_move, agent, world))
     runs, record = move(runs._replace(belief=()), outcome, plan, seen, last, active)
     return runs._replace(belief=belief), record
@@ -65,8 +65,9 @@ def _learn(
     outcome: Outcome,
     last: Bool[Array, ""],
     active: Bool[Array, ""],
+    prepared: PyTree,
 ) -> tuple[Particles, "Packed"]:
-    belief, seen = life.learn(agent, belief, keys, outcome, last, active, where=if_any)
+    belief, seen = life.learn(agent, belief, keys, outcome, last, active, prepared, where=if_any)
     return belief, pack(seen)
 
 

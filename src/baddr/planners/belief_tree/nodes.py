@@ -1,0 +1,247 @@
+"""The beliefs of a tree: weights over particles (s_i, D_i), or over all states in each of a few models.
+
+D_i is drawn once, at the root: a node's weights are then the posterior over states *and* models given what
+was seen on the way, so that what the agent would learn inside the tree counts as in root sampling (Alg. 2).
+"""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
+
+from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.models import Models
+from baddr.core.particles import Particles, mass_of, systematic_indices
+from baddr.core.pomdp import POMDP, Action, State, all_vectors, flat_index
+from baddr.core.posterior import Theta
+from baddr.planners.belief_tree.bounds import Bounds, Own, Rows, value_iteration
+from baddr.planners.belief_tree.mean_model import outcomes
+
+MOST_LISTED = 64  # observations: of more, the likeliest are followed
+
+
+class Expansion(NamedTuple):
+    """What may follow a belief: for each action and observation, a child."""
+
+    rho: Float[Array, " A"]  # expected reward
+    W: Float[Array, "A C m"]  # weights of the children; they sum to p(o, the episode goes on | b, a)
+    of: PyTree  # for each action: what the weights are about, if that changes
+
+
+class Nodes(eqx.Module):
+    """Beliefs as weights, and the step from one to its children."""
+
+    num_children: eqx.AbstractVar[int]  # of each action
+
+    @abstractmethod
+    def root(self) -> tuple[Float[Array, " m"], PyTree]:
+        """The weights of the root, and what they are about."""
+
+    @abstractmethod
+    def expand(self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree) -> Expansion:
+        """The children of a belief."""
+
+    @abstractmethod
+    def bound(self, bounds: Bounds, W: Float[Array, "C m"], of: PyTree, h: Int[Array, ""]) -> "Pair":
+        """Bounds on the values of some beliefs, times the sums of their weights."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """Steps of the model that an expansion takes."""
+
+
+Pair = tuple[Float[Array, " C"], Float[Array, " C"]]
+
+
+# Particles.
+
+
+class Drawn(NamedTuple):
+    """Particles of a belief with one D each."""
+
+    s: Int[Array, "m state_features"]
+    weights: Float[Array, " m"]
+    i: Int[Array, " m"]  # whose theta
+    epsilon: PyTree
+
+
+def draw_root(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles, m: int) -> Drawn:
+    """All particles with their weights, or m of them drawn by weight."""
+    n = belief.num_particles
+    key_i, key_D = jr.split(key)
+    if m < n:
+        i, weights = systematic_indices(key_i, belief.weights, m), jnp.full((m,), 1 / m)
+    else:
+        i, weights = jnp.arange(n, dtype=jnp.int32), belief.weights
+    epsilon = gba.models.draw(jr.split(key_D, i.shape[0]), belief.states.theta, i)
+    return Drawn(belief.states.s[i], weights, i, epsilon)
+
+
+class ParticleNodes(Nodes):
+    """Beliefs as weights of the root's particles; a step draws an s' for each particle and action."""
+
+    pomdp: POMDP
+    models: Models
+    theta: Theta
+    drawn: Drawn
+    num_children: int = eqx.field(static=True)
+    listed: bool = eqx.field(static=True)  # every observation is followed
+
+    def root(self) -> tuple[Float[Array, " m"], Int[Array, "m state_features"]]:
+        return self.drawn.weights, self.drawn.s
+
+    def expand(
+        self, key: Key[Array, ""], w: Float[Array, " m"], of: Int[Array, "m state_features"]
+    ) -> Expansion:
+        m, A = of.shape[0], self.pomdp.num_actions
+        keys = jnp.swapaxes(jr.split(key, (A, m)), 0, 1)
+        s_next, r, ends, o = self._each(self._step)(keys, of)
+        alive = jnp.where(ends, 0, w[:, None])
+        if self.listed:
+            every = jnp.asarray(all_vectors(self.pomdp.observation_sizes))
+            likely = jnp.broadcast_to(every, (A, *every.shape)), jnp.ones((A, len(every)), bool)
+        else:
+            likely = jax.vmap(likeliest, in_axes=(1, 1, None))(o, alive, self.num_children)
+        likelihood = self._each(self._weigh, likely)(of, s_next)  # m A C
+        W = jnp.moveaxis(alive[:, :, None] * likelihood, 0, 2)
+        if not self.listed:  # what is not followed goes, in proportion, to what is
+            W = W * (jnp.sum(alive, axis=0) / jnp.maximum(jnp.sum(W, axis=(1, 2)), TINY))[:, None, None]
+        return Expansion(w @ r, W, jnp.moveaxis(s_next, 1, 0))
+
+    def bound(
+        self, bounds: Bounds, W: Float[Array, "C m"], of: Int[Array, "m state_features"], h: Int[Array, ""]
+    ) -> Pair:
+        return bounds.at(of, h).bound(W)
+
+    @property
+    def steps(self) -> int:
+        return self.drawn.weights.shape[0] * self.pomdp.num_actions
+
+    def _each(self, function, given=()):
+        """`function` of every particle's D and some arrays, for all particles."""
+        one = lambda i, epsilon, *x: function(self.models.dynamics(self.theta, i, epsilon), given, *x)
+        many = self.models.each(one, self.theta)
+        return lambda *x: many(self.drawn.i, self.drawn.epsilon, *x)
+
+    def _step(self, D, _, keys: Key[Array, " A"], s: State):
+        """A step by each action."""
+
+        def by(key: Key[Array, ""], a: Action):
+            s_next, o = D.step(key, s, a)
+            return s_next, self.pomdp.reward(s, a, s_next), self.pomdp.is_terminal(s, a, s_next), o
+
+        return jax.vmap(by)(keys, jnp.arange(self.pomdp.num_actions, dtype=jnp.int32))
+
+    def _weigh(self, D, likely, s: State, s_next: Int[Array, "A state_features"]) -> Float[Array, "A C"]:
+        """p(o | s, a, s'; D) of the observations that are followed after each action."""
+        o, followed = likely
+        each = lambda a, s_next, o: jax.vmap(lambda o: D.observation_log_prob(s, a, s_next, o))(o)
+        log_p = jax.vmap(each)(jnp.arange(len(s_next), dtype=jnp.int32), s_next, o)
+        return jnp.where(followed, jnp.exp(log_p), 0)
+
+
+TINY = 1e-30
+
+
+def likeliest(
+    o: Int[Array, "m observation_features"], mass: Float[Array, " m"], count: int
+) -> tuple[Int[Array, "count observation_features"], Bool[Array, " count"]]:
+    """The observations of greatest mass among those that the particles saw, and whether each was seen.
+
+    They are compared by a hash: two that share one (of 2^32) would be followed as one.
+    """
+    word = _hash(o)
+    same = word[:, None] == word[None]
+    first = jnp.argmax(same, axis=1) == jnp.arange(len(word))
+    score = jnp.where(first, jnp.sum(jnp.where(same, mass[None], 0), axis=1), -1)
+    count = min(count, len(word))
+    score, i = jax.lax.top_k(score, count)
+    return o[i], score > 0
+
+
+def _hash(o: Int[Array, "m observation_features"]) -> UInt32[Array, " m"]:
+    odd = np.random.default_rng(0).integers(2**31, size=o.shape[-1]).astype(np.uint32) * np.uint32(2) + 1
+    return jnp.sum(o.astype(jnp.uint32) * odd[None], axis=-1, dtype=jnp.uint32)
+
+
+# Tables.
+
+
+class Tables(NamedTuple):
+    """A few models in full. Transitions that end the episode are left out of T."""
+
+    T: Float[Array, "models A S S"]
+    O: Float[Array, "models A _ Z S"]  # by o and s'; the third axis, s, is 1 where o does not depend on it
+    R: Float[Array, "models A S"]
+
+
+class TableNodes(Nodes):
+    """Beliefs as weights of all states in each model: nothing is drawn."""
+
+    tables: Tables
+    weights: Float[Array, " models_S"]
+    num_children: int = eqx.field(static=True)
+
+    def root(self) -> tuple[Float[Array, " m"], PyTree]:
+        return self.weights, ()
+
+    def expand(self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree) -> Expansion:
+        T, O, R = self.tables
+        models, A, S, _ = T.shape
+        w = w.reshape(models, S)
+        if O.shape[2] > 1:
+            W = jnp.sum(w[:, None, :, None, None] * (T[:, :, :, None] * O), axis=2)
+        elif models > 1:
+            W = jnp.sum(w[:, None, :, None] * T, axis=2)[:, :, None] * O[:, :, 0]
+        else:
+            W = self._likeliest((w[:, None, None] @ T)[:, :, 0])
+        W = jnp.moveaxis(W, 0, 2).reshape(A, self.num_children, models * S)
+        return Expansion(jnp.sum(w[:, None] * R, axis=(0, 2)), W, ())
+
+    def bound(self, bounds: Bounds, W: Float[Array, "C m"], of: PyTree, h: Int[Array, ""]) -> Pair:
+        return bounds.everywhere(h, models=self.tables.T.shape[0]).bound(W)
+
+    @property
+    def steps(self) -> int:
+        return self.tables.R.size
+
+    def _likeliest(self, reached: Float[Array, "1 A S"]) -> Float[Array, "1 A C S"]:
+        """The weights after the likeliest observations; the others' go to them, in proportion."""
+        O = self.tables.O[0, :, 0]
+        if self.num_children == O.shape[1]:
+            return reached[:, :, None] * O[None]
+        P = jnp.einsum("as,azs->az", reached[0], O)
+        kept, i = jax.lax.top_k(P, self.num_children)
+        scale = jnp.sum(P, axis=1) / jnp.maximum(jnp.sum(kept, axis=1), TINY)
+        followed = jax.vmap(lambda O, i: O[i])(O, i)
+        return (reached[0] * scale[:, None])[None, :, None] * followed[None]
+
+
+def tables_of(pomdp: POMDP, T: Float[Array, "models A S S"], O: Float[Array, "models A _ S Z"]) -> Tables:
+    ends, R = outcomes(pomdp)
+    return Tables(jnp.where(ends[None], 0, T), jnp.swapaxes(O, -1, -2), jnp.sum(T * R[None], axis=-1))
+
+
+def bounds_of(tables: Tables, discount: float, horizon: int, own: Own, sizes: tuple[int, ...]) -> Bounds:
+    """Bounds in each of the models: of one who would see which it is, from above; of one who will never know
+    more, from below. They hold for what is learned in the tree, too."""
+    in_one = lambda T, R: value_iteration(Rows(T, R.T), discount, horizon)
+    lower, upper = jax.vmap(in_one)(tables.T, tables.R)
+    flat = lambda x: jnp.moveaxis(x, 0, 2).reshape(*x.shape[1:3], -1)
+    return Bounds(flat(lower), flat(upper), own, sizes)
+
+
+def root_weights(drawn: Drawn, models: int, sizes: tuple[int, ...]) -> Float[Array, " models_S"]:
+    """The weights of the drawn particles by model and state; one model: all of them together."""
+    S = int(np.prod(sizes))
+    rank = jax.vmap(lambda s: flat_index(s, sizes))(drawn.s)
+    if models == 1:
+        return mass_of(rank, drawn.weights, S)
+    here = rank[:, None] == jnp.arange(S, dtype=rank.dtype)[None]
+    return jnp.where(here, drawn.weights[:, None], 0).reshape(-1)

@@ -1,0 +1,50 @@
+"""The belief tree as a value: what is chosen about it. Needs no JAX."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from baddr.core.checks import wrong
+
+if TYPE_CHECKING:
+    from baddr.planners.belief_tree.search import TreeOfBeliefs
+
+
+@dataclass(frozen=True)
+class BeliefTree:
+    """Best-first search over beliefs with bounds on their values."""
+
+    num_expansions: int = 32
+    """Beliefs that a plan expands at most. It stops before where the best action is certain."""
+    num_particles: int = 256
+    """Particles of the belief that a plan works with. Where the filter has fewer: all of them."""
+    num_observations: int = 16
+    """Where there are more than 64 observations: how many are followed after each action, the likeliest."""
+    precision: float = 0.001
+    """A plan stops where the bounds on the value are closer than this."""
+    stop_when_certain: bool = True
+    """Stop as soon as no other action can be the best. Off: go on for closer bounds."""
+    depth: int = 0
+    """Depth of the tree. 0: to the end of the episode."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (self.num_expansions >= 1, "planner.num-expansions must be at least 1"),
+            (self.num_particles >= 1, "planner.num-particles must be at least 1"),
+            (self.num_observations >= 1, "planner.num-observations must be at least 1"),
+            (self.precision >= 0, "planner.precision must not be negative"),
+            (self.depth >= 0, "planner.depth must be 0 (to the end of the episode) or more"),
+        )
+
+    def build(self, domain: Any = None) -> "TreeOfBeliefs":
+        """The planner for a domain, whose own bounds are used where it has some."""
+        from baddr.planners.belief_tree.search import TreeOfBeliefs
+
+        return TreeOfBeliefs(
+            num_expansions=self.num_expansions,
+            num_particles=self.num_particles,
+            num_observations=self.num_observations,
+            precision=self.precision,
+            depth=self.depth,
+            stop_when_certain=self.stop_when_certain,
+            own=(getattr(domain, "lower", None), getattr(domain, "upper", None)),
+        )
