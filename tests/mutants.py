@@ -673,6 +673,105 @@ MUTANTS = [
         "KEPT = 1",
         "test_store.py::damaged",
     ),
+    # --- the solver ---
+    Mutant(
+        "the sawtooth takes too much of a point",
+        "solve",
+        "portion = 1 / (p.T[:, :, None] * self.inverse.T[:, None]).max(axis=0)",
+        "portion = 1 / (p.T[:, :, None] * self.inverse.T[:, None]).mean(axis=0)",
+        "test_bounds.py::new_have_the_bounds",
+    ),
+    Mutant(
+        "points outside of the support count",
+        "solve",
+        "inside = p.sum(axis=1) > ALMOST_ONE",
+        "inside = p.sum(axis=1) > 0",
+        "test_bounds.py::new_have_the_bounds",
+    ),
+    Mutant(
+        "a new row forgets the newest vectors",
+        "solve",
+        "return np.concatenate([useful, np.arange(old, size)])",
+        "return useful",
+        "test_point_based.py::horizon",
+    ),
+    Mutant(
+        "the informed bound averages over the next action",
+        "solve",
+        "best = np.max(table @ np.ascontiguousarray(Q.T), axis=1)",
+        "best = np.mean(table @ np.ascontiguousarray(Q.T), axis=1)",
+        "test_bounds.py::its_equation",
+    ),
+    Mutant(
+        "bounds without a horizon start on the other side",
+        "solve",
+        "Q = Q + sign * scale",
+        "Q = Q - sign * scale",
+        "test_bounds.py::from_above or solve_their_equation",
+    ),
+    Mutant(
+        "an episode that has ended is worth something",
+        "solve",
+        "on = T if terminal is None else np.where(terminal, 0.0, T)",
+        "on = T",
+        "test_listing.py::terminal_transitions",
+    ),
+    Mutant(
+        "a listed transition that ends the episode is kept",
+        "solve",
+        "on = follows.at(~ends)",
+        "on = follows.at(ends | ~ends)",
+        "test_listing.py::those_of_the_dynamics",
+    ),
+    Mutant(
+        "a sweep over points takes the worst action",
+        "solve",
+        "return np.minimum(v, Q.max(axis=1))",
+        "return np.minimum(v, Q.min(axis=1))",
+        "test_point_based.py::sweeps or enclose",
+    ),
+    Mutant(
+        "a policy lacks what its vectors refer to",
+        "solve",
+        "wanted[left - 1] |= after",
+        "wanted[left - 1] |= set()",
+        "test_point_based.py::horizon",
+    ),
+    Mutant(
+        "a vector is backed up without a discount",
+        "solve",
+        "return model.R[a] + model.discount * (model.T[a] @ ahead.T).T",
+        "return model.R[a] + (model.T[a] @ ahead.T).T",
+        "test_bounds.py::backup_is_its_equation",
+    ),
+    Mutant(
+        "what depends on the state before is not looked at",
+        "solve",
+        "    _refuse_dependence_on_s(pomdp, D, on, which, Seen(row, o, p))\n",
+        "",
+        "test_listing.py::state_before",
+    ),
+    Mutant(
+        "rows that draws find in part are kept",
+        "solve",
+        "found, missing = [drawn.at(whole[row])], np.flatnonzero(~whole)",
+        "found, missing = [drawn], np.arange(0)",
+        "test_listing.py::not_find_whole",
+    ),
+    Mutant(
+        "a solution is found for another horizon",
+        "solve",
+        "asked = CODE_VERSION, model.discount, horizon,",
+        "asked = CODE_VERSION, model.discount,",
+        "test_policy.py::made_once",
+    ),
+    Mutant(
+        "agent optimal takes the vectors of a step more",
+        "solve",
+        "layer = jnp.clip(steps_left - 1, 0,",
+        "layer = jnp.clip(steps_left, 0,",
+        "test_optimal.py::steps_left",
+    ),
 ]
 
 
@@ -699,7 +798,8 @@ def selection(tests: str, root: Path) -> list[list[str]]:
 
 def run_tests(mutant: Mutant, root: Path, cache: Path) -> int:
     """The first exit code of pytest that is not 0."""
-    shutil.rmtree(cache / "priors", ignore_errors=True)  # trained by another bug's program
+    for made in ("priors", "solutions"):  # by another bug's program
+        shutil.rmtree(cache / made, ignore_errors=True)
     path = os.pathsep.join([str(root / "src"), str(root / "tests")])
     environment = os.environ | {"PYTHONPATH": path, "BADDR_CACHE": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
     chosen = selection(mutant.tests, root)

@@ -15,6 +15,7 @@ ROOMS = [
     "core",
     "posteriors",
     "planners",
+    "solve",
     "fast",
     "domains",
     "agents",
@@ -24,6 +25,7 @@ ROOMS = [
 ]
 MOST_LINES, MOST_PARAMETERS, CORE_LINES = 60, 8, 1850
 JAX_FREE = ["errors", "files", "planners", "planners.po_uct", "posteriors.settings", "core.filters"]
+JAX_FREE += ["solve.point_based", "domains.cassandra.sparse"]
 JAX_FREE += ["domains.catalog", "agents.kinds", "agents.dpfrl", "agents.own", "lab.experiment", "cli.help"]
 
 FILES = sorted(ROOT.rglob("*.py"))

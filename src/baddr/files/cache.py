@@ -1,4 +1,4 @@
-"""Things on disk that can be made again: trained priors and compiled code. Needs no JAX."""
+"""Things on disk that can be made again: trained priors, solutions and compiled code. Needs no JAX."""
 
 import json
 import os
@@ -19,6 +19,10 @@ def compiled_code() -> Path:
 
 def priors() -> Path:
     return root() / "priors"
+
+
+def solutions() -> Path:
+    return root() / "solutions"
 
 
 def size(folder: Path) -> int:
@@ -42,6 +46,6 @@ def stored_priors() -> list[dict[str, Any]]:
 def clear() -> int:
     """Delete all of it; the number of bytes that are free again."""
     freed = size(root())
-    for folder in (compiled_code(), priors()):
+    for folder in (compiled_code(), priors(), solutions()):
         shutil.rmtree(folder, ignore_errors=True)
     return freed - size(root())

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
@@ -39,6 +39,11 @@ class FactoredTiger(POMDP):
         self.dynamics, self.discount, self.horizon = dynamics, discount, horizon
         self.state_sizes, self.observation_sizes = (2,) * (1 + irrelevant), SIZES[1]
         self.num_actions = 3
+
+    @property
+    def start(self) -> Float[np.ndarray, " S"]:
+        """p(s_0): uniform."""
+        return np.full(self.num_states, 1 / self.num_states)
 
     def initial_state(self, key: Key[Array, ""]) -> State:
         return jr.bernoulli(key, shape=(len(self.state_sizes),)).astype(jnp.int32)

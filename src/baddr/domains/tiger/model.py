@@ -38,6 +38,11 @@ class Tiger(POMDP):
     observation_sizes: tuple[int, ...] = eqx.field(static=True, default=SIZES[1])
     num_actions: int = eqx.field(static=True, default=3)
 
+    @property
+    def start(self) -> Float[np.ndarray, " S"]:
+        """p(s_0): the good door is either."""
+        return np.full(2, 0.5)
+
     def initial_state(self, key: Key[Array, ""]) -> State:
         return jr.bernoulli(key, shape=(1,)).astype(jnp.int32)
 
