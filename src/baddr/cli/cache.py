@@ -9,7 +9,7 @@ from baddr.cli.parse import parse
 
 @dataclass(frozen=True)
 class Cache:
-    """Trained priors and compiled code on disk. All of it can be made again.
+    """Trained priors, solutions and compiled code on disk. All of it can be made again.
 
     examples:
       baddr cache
@@ -29,6 +29,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     print(f"{cache.root()}")
     print(f"  compiled code: {cache.size(cache.compiled_code()) / 2**20:.1f} MiB")
+    solutions = list(cache.solutions().glob("*.npz"))
+    print(f"  solutions: {len(solutions)}, {cache.size(cache.solutions()) / 2**20:.1f} MiB")
     priors = cache.stored_priors()
     print(f"  trained priors: {len(priors)}")
     for entry in priors:

@@ -29,9 +29,10 @@ COMMANDS = {
     "reproduce": ("FIGURE...", "make figures or tables of the paper, with data, verdicts and a report"),
     "belief": ("DOMAIN", "print the belief after a given history, as JSON"),
     "plan": ("DOMAIN", "print the values and visits of a search after a given history, as JSON"),
+    "solve": ("DOMAIN", "bound the optimal value of the true model; write the policy"),
     "check": ("DOMAIN", "check that a domain keeps its promises: shapes, ranges, probabilities"),
     "list": ("", "list domains, agents, presets and figures"),
-    "cache": ("", "show or delete trained priors and compiled code on disk"),
+    "cache": ("", "show or delete trained priors, solutions and compiled code on disk"),
 }
 HELP = ("-h", "--help", "--help-all")
 WIDTH, LEFT = 98, 34  # of a line, and of the flags in it

@@ -1,0 +1,129 @@
+"""`baddr solve DOMAIN`."""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+from tyro.conf import arg
+
+from baddr.cli.options import Debug, Device
+from baddr.cli.parse import check_same_file, domain_first, parse
+from baddr.domains.cassandra.settings import CassandraSettings
+from baddr.domains.catalog import Entry, short_name
+from baddr.domains.catalog import entry as entry_of
+from baddr.errors import UserError
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Solve(Generic[E]):
+    """Bounds on the optimal value of the true model from its start, and a policy.
+
+    A file is solved for ever (discounted), any other domain for its own horizon. Both bounds hold whenever
+    it stops. The last line of stdout is JSON: {"lower": l, "upper": u, "seconds": t}.
+
+    examples:
+      baddr solve tiger
+      baddr solve examples/tiger.pomdp --precision 0.01
+      baddr solve collision-avoidance --domain.size 5 --out policy.npz
+      baddr solve road-racing --seconds 20
+    """
+
+    domain: E
+    precision: float = 1e-3
+    """Stop when the bounds are this close."""
+    seconds: float = 60.0
+    """Stop after this time, even if the bounds are further apart."""
+    out: Annotated[Path | None, arg(metavar="FILE.npz")] = None
+    """Write the policy: NumPy arrays of vectors, their actions and the steps left that they are for."""
+    device: Device = "cpu"
+    debug: Debug = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    name, flags = domain_first("solve", arguments)
+    entry = entry_of(name)
+    kind = Solve[type(entry.settings)]  # type: ignore[misc]
+    options: Solve[Any] = parse(kind, f"solve {name}", flags, Solve(entry.settings))
+    check_same_file(name, entry.settings, options.domain)
+    _check(options)
+    from baddr.solve.point_based import Budget, solve
+
+    model, horizon = _model(entry, options)
+    _tell_sizes(short_name(name), model, horizon)
+    solution = solve(model, Budget(options.precision, options.seconds), horizon, _shown())
+    _tell_found(solution, options)
+    if options.out is not None:
+        from baddr.solve.policy import save
+
+        save(solution, options.out, {"domain": name, "settings": asdict(options.domain)})
+        print(f"policy: {len(solution.alphas)} vectors, {options.out}")
+    print(json.dumps({"lower": solution.lower, "upper": solution.upper, "seconds": solution.seconds}))
+    return 0
+
+
+def _check(options: Solve[Any]) -> None:
+    problems = list(options.domain.problems())
+    if not options.precision >= 0:
+        problems.append("--precision must not be negative")
+    if not options.seconds > 0:
+        problems.append("--seconds must be positive")
+    if options.out is not None and options.out.suffix != ".npz":
+        problems.append(f"--out is a file that ends in .npz; {options.out.name!r} does not")
+    if problems:
+        raise UserError("; ".join(problems) + ".")
+
+
+def _model(entry: Entry, options: Solve[Any]) -> Any:
+    """The tables and the horizon; a file needs no JAX."""
+    if isinstance(options.domain, CassandraSettings):
+        from baddr.domains.cassandra.sparse import file_model
+
+        return file_model(options.domain), None
+    from baddr.lab.device import prepare
+
+    prepare(options.device)
+    from baddr.domains.check import refuse_malformed
+    from baddr.domains.solving import true_model
+
+    domain = entry.make_domain(options.domain)
+    if entry.source is not None:
+        refuse_malformed(domain)
+    return true_model(domain)
+
+
+def _tell_sizes(name: str, model: Any, horizon: int | None) -> None:
+    sizes = f"{model.num_states:,} states, {model.num_actions} actions, {model.num_observations:,}"
+    print(f"{name}: {sizes} observations, {'for ever' if horizon is None else f'{horizon} steps'}")
+    if not model.start_is_exact:
+        print("the distribution of the first state is estimated from draws: give the POMDP a `start`")
+
+
+def _tell_found(solution: Any, options: Solve[Any]) -> None:
+    took = f"{solution.seconds:.2f} s, {solution.trials} trial{'s' * (solution.trials != 1)}"
+    digits = max(2, 1 - math.floor(math.log10(max(1e-5, solution.gap))))
+    bounds = f"between {solution.lower:.{digits}f} and {solution.upper:.{digits}f}"
+    print(f"the optimal value is {bounds} ({took})")
+    if solution.gap > options.precision:
+        print(f"the gap is above --precision {options.precision:g}; more --seconds make it smaller")
+
+
+def _shown(seconds: float = 10.0) -> Callable[[int, float, float, float], None]:
+    """The bounds so far: a line that changes on a terminal, a plain line now and then otherwise."""
+    live, last = sys.stderr.isatty(), [time.monotonic()]
+
+    def show(trials: int, lower: float, upper: float, spent: float) -> None:
+        now = time.monotonic()
+        if now - last[0] < (0.2 if live else seconds):
+            return
+        last[0] = now
+        said = f"{trials} trials, {spent:.0f} s: between {lower:.6g} and {upper:.6g}"
+        print(f"\r{said:79s}" if live else said, end="\r" if live else "\n", file=sys.stderr, flush=True)
+
+    return show
