@@ -5,7 +5,7 @@ groups of settings: flags of the command line (`--planner.depth`) and tables of 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -87,31 +87,35 @@ class Bayesian(AgentSettings):
         """The posterior that its beliefs start from."""
 
     def build(self, request: Request) -> Built:
-        from baddr.agents.life import BayesianLife
-        from baddr.core.agent import Agent
-        from baddr.core.gba_pomdp import GBAPOMDP
-        from baddr.fast.choose import fast_agent, with_posterior
-
-        domain, prior = request.domain, self.prior(request)
-        describe = domain.describe if self.learns else None
-        gba = GBAPOMDP(domain.pomdp, prior.like)
-        groups = self.groups()
-        planner, filter = (made_for(domain, groups.get(name)) for name in ("planner", "filter"))
-        if any(map(is_own, groups.values())):
-            from baddr.agents.check import refuse_malformed
-
-            refuse_malformed(groups, gba, filter, planner)
-        agent = fast_agent(Agent(gba, filter, planner or _uniform(), describe, request.trace))
-
-        def train(progress: Progress | None) -> "tuple[Life, Test | None]":
-            posterior, test = prior.train(progress)
-            return BayesianLife(with_posterior(agent, posterior), domain.pomdp), test
-
-        return Built(BayesianLife(agent, domain.pomdp), train)
+        planner = made_for(request.domain, self.groups().get("planner"))
+        describe = request.domain.describe if self.learns else None
+        return bayesian(request, self.prior(request), self.groups(), planner, describe)
 
     def seconds_per_step(self, platform: str) -> float:
         simulations = getattr(self.groups().get("planner"), "num_simulations", 0)
         return 1e-6 * MICROSECONDS_PER_STEP.get(platform, 0.01) * 3 * simulations
+
+
+def bayesian(request: Request, prior: Prior, groups: Mapping[str, Any], planner: Any, describe: Any) -> Built:
+    """The life of an agent with a belief: the groups hold its filter, and no planner acts at random."""
+    from baddr.agents.life import BayesianLife
+    from baddr.core.agent import Agent
+    from baddr.core.gba_pomdp import GBAPOMDP
+    from baddr.fast.choose import fast_agent, with_posterior
+
+    domain, gba = request.domain, GBAPOMDP(request.domain.pomdp, prior.like)
+    filter = made_for(domain, groups.get("filter"))
+    if any(map(is_own, groups.values())):
+        from baddr.agents.check import refuse_malformed
+
+        refuse_malformed(groups, gba, filter, planner)
+    agent = fast_agent(Agent(gba, filter, planner or _uniform(), describe, request.trace))
+
+    def train(progress: Progress | None) -> "tuple[Life, Test | None]":
+        posterior, test = prior.train(progress)
+        return BayesianLife(with_posterior(agent, posterior), domain.pomdp), test
+
+    return Built(BayesianLife(agent, domain.pomdp), train)
 
 
 def made_for(domain: "Domain", value: Any) -> Any:

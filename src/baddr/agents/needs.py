@@ -34,7 +34,8 @@ def lacks(domain: Any, agent: str, need: str, because: str = "") -> UserError:
 
 
 def with_a_planner() -> list[str]:
-    return [name for name in AGENTS if name != "own" and "planner" in agent_class(name)().groups()]
+    plans = lambda name: not {"planner", "solver"}.isdisjoint(agent_class(name)().groups())
+    return [name for name in AGENTS if name != "own" and plans(name)]
 
 
 def keeps_no_belief(agent: str) -> UserError:
