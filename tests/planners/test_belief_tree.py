@@ -23,6 +23,7 @@ from baddr.core.posterior import Posterior
 from baddr.domains import collision_avoidance, from_tables, road_racing
 from baddr.errors import UserError
 from baddr.fast.belief_tree import FastTree, fast_tree
+from baddr.fast.runs import advance
 from baddr.planners.belief_tree import BeliefTree, search
 from baddr.planners.belief_tree.bounds import Draws, Rows, value_iteration
 from baddr.planners.belief_tree.mean_model import mean_model
@@ -256,11 +257,14 @@ def test_bounds_are_worked_out_before_an_episode_and_kept_through_it(monkeypatch
     agent = Agent(gba, Importance(num_particles=32), BeliefTree(num_expansions=2, num_particles=16).build())
     move = eqx.filter_jit(step)
     run = start(prng.key(3), agent, domain.pomdp)
+    alone, rows = run, jax.tree.map(lambda x: x[None], run)
     for t in range(1, 7):
-        after, _ = move(run, agent, domain.pomdp, jnp.int32(9))
-        same = np.array_equal(run.prepared.lower, after.prepared.lower)
+        after, _ = move(alone, agent, domain.pomdp, jnp.int32(9))
+        same = np.array_equal(alone.prepared.lower, after.prepared.lower)
         assert same == (t % 3 > 0)
-        run = after
+        alone = after
+    many, _ = advance(rows, agent, domain.pomdp, jnp.int32(9), 6)  # the fast twin
+    np.testing.assert_allclose(many.prepared.lower[0], alone.prepared.lower, atol=1e-5)
 
 
 def test_the_fast_form_goes_by_tables_where_it_can():

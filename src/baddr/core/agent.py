@@ -232,7 +232,8 @@ def learn(
     s, log_weights = _where(ended, (fresh.states.s, fresh.log_weights), (belief.states.s, belief.log_weights))
     after = Particles(AugmentedState(s, belief.states.theta), log_weights)
     if jax.tree.leaves(prepared):
-        prepared = _where(ended, where(agent.prepare, ended, jr.fold_in(keys.plan, 1), after), prepared)
+        prepare = lambda key, belief: agent.prepare(key, belief)  # a method would have to be hashable
+        prepared = _where(ended, where(prepare, ended, jr.fold_in(keys.plan, 1), after), prepared)
     return after, Seen(info, failed, model, state, prepared)
 
 

@@ -12,7 +12,6 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action
 
-# Of many runs at once.
 Keys = Key[Array, " runs"]
 Steps = Int[Array, " runs"]
 Active = Bool[Array, " runs"]
