@@ -254,8 +254,10 @@ def test_what_the_other_figures_draw():
     assert panels["e"][0].scale == "log" and "since the point before" in panels["e"][0].xlabel
     assert [panel.title for panel in panels["f"]] == ["3 lanes", "9 lanes"]
     assert all(len(panel.bounds) == 1 for panel in panels["f"])
+    assert [len(panel.optima) for panel in panels["f"]] == [1, 0]  # nobody knows that of nine lanes
     (rooms,) = panels["g"]
     assert [s.style[0] for s in rooms.series] == [b.colour for b in rooms.bounds] and len(rooms.bounds) == 3
+    assert rooms.optima == ((0.8145, 0.8145), (0.6634, 0.6634))  # the rooms of 16 and 32 have the same
     models = panels["h"][0]
     assert [list(s.x) for s in models.series] == [[1, 8], [1, 8, 128]]
     assert [s.style[1] for s in models.series] == ["-", ":"], "BADDr solid, filtering dotted"

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from baddr.cli.options import Debug, Folders, Level
+from baddr.cli.options import Debug, Folders, Level, Reference
 from baddr.cli.parse import parse
+from baddr.cli.plot import reference_of
 from baddr.errors import UserError
 
 
@@ -29,6 +30,7 @@ class Compare:
     level: Level = None
     window: int = 0
     """Episodes that the mean return for --level averages. 0: a twentieth of the shortest result."""
+    reference: Reference = "none"
     json: bool = False
     """Print JSON."""
     debug: Debug = False
@@ -53,13 +55,17 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError(f"--last {last} is more than the {shortest} episodes of the shortest result.")
     window = options.window or default_window(shortest)
     rows = compare(results, last, options.level, window)
+    optimum = None if options.reference == "none" else reference_of(list(found))
     if options.json:
         values = {name: {key: _plain(x) for key, x in row.items()} for name, row in rows.items()}
-        print(json.dumps({"last": last, "window": window, "results": values}))
+        bounds = {} if optimum is None else {"optimum": {"lower": optimum[0], "upper": optimum[1]}}
+        print(json.dumps({"last": last, "window": window, "results": values} | bounds))
         return 0
     print(f"discounted returns, with 95 % intervals over runs; final: the last {last} episodes")
     for name, row in rows.items():
         print(_paragraph(name, row, options.level, window))
+    if optimum is not None:
+        print(f"optimum: {optimum}")
     return 0
 
 

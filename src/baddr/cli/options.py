@@ -27,6 +27,10 @@ History = Annotated[
     Path | None,
     arg(help='A JSON file: {"episodes": [{"actions": [2], "observations": [[0]]}]}. Required.'),
 ]
+Reference = Annotated[
+    Literal["none", "optimum"],
+    arg(help="optimum: solve the true model (`baddr solve`; kept on disk) and show its optimal value, too."),
+]
 Watch = Annotated[bool, arg(help="Show the learning curve in the terminal while it grows.")]
 Track = Annotated[
     tuple[Literal["jsonl", "tensorboard"], ...],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from baddr.cli.options import Debug, Folders
+from baddr.cli.options import Debug, Folders, Reference
 from baddr.cli.parse import parse
 from baddr.errors import UserError
 
@@ -16,6 +16,7 @@ class Plot:
     examples:
       baddr plot results/tiger-ba-pomcp-1
       baddr plot results/* --out curves.svg --window 10
+      baddr plot results/tiger-ba-pomcp-1 --reference optimum
     """
 
     dirs: Folders
@@ -23,6 +24,7 @@ class Plot:
     """The picture: .png, .svg or .pdf."""
     window: int = 0
     """Episodes averaged per point. 0: about 20 points."""
+    reference: Reference = "none"
     debug: Debug = False
 
 
@@ -37,6 +39,20 @@ def main(arguments: Sequence[str]) -> int:
 
     results = results_of(options.dirs)
     labelled = dict(zip(labels(list(results)), results.values(), strict=True))
-    plot_curves(labelled, "", [options.out], options.window)
+    optimum = None if options.reference == "none" else reference_of(list(results))
+    plot_curves(labelled, "", [options.out], options.window, optimum)
     print(options.out)
     return 0
+
+
+def reference_of(folders: Sequence[Path]) -> tuple[float, float]:
+    """The bounds of the optimum, if all results are on one domain."""
+    from baddr.lab.results import check_same_domain
+
+    check_same_domain(folders)
+    from baddr.lab.device import prepare
+
+    prepare("cpu")
+    from baddr.lab.reference import optimum_of
+
+    return optimum_of(folders[0])

@@ -15,12 +15,20 @@ from baddr.lab.statistics import default_window, learning_curve, per_run
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the first is the paper's blue.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+GREY = "#555555"
 STYLES = ("-", "--", "-.", ":")
 FORMATS = (".png", ".svg", ".pdf")
 
 
-def plot_curves(results: dict[str, Arrays], title: str, paths: list[Path], window: int = 0) -> None:
-    """One learning curve per entry of `results`, in one picture, written to every path."""
+def plot_curves(
+    results: dict[str, Arrays],
+    title: str,
+    paths: list[Path],
+    window: int = 0,
+    optimum: tuple[float, float] | None = None,
+) -> None:
+    """One learning curve per entry of `results`, in one picture, written to every path; and the bounds of the
+    optimum."""
     for path in paths:
         if path.suffix not in FORMATS:
             raise UserError(f"A picture ends in {', '.join(FORMATS)}; {path.name!r} does not.")
@@ -41,12 +49,26 @@ def plot_curves(results: dict[str, Arrays], title: str, paths: list[Path], windo
             label=f"{name} ({runs})",
         )
         axes.fill_between(curve.episode, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+    if optimum is not None:
+        draw_optimum(axes, optimum)
     smoothing = "" if window == 1 else f" (each point: the mean of {window})"
     axes.set(xlabel=f"episode{smoothing}", ylabel="discounted return, 95 % band", title=title)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     for path in paths:
         save(figure, path)
+
+
+def draw_optimum(axes: Any, bounds: tuple[float, float], label: str = "optimum") -> None:
+    """A thin line, or a band where the bounds are apart. Without a label it is not in the legend."""
+    lower, upper = bounds
+    low, high = axes.get_ylim()
+    apart = upper - lower > 1e-3 * (high - low)
+    said = f"{label}: {lower:.4g} to {upper:.4g}" if apart else f"{label}: {lower:.4g}"
+    axes.axhline(lower, color=GREY, linewidth=0.8, label=said if label else None)
+    if apart:
+        axes.axhline(upper, color=GREY, linewidth=0.8)
+        axes.axhspan(lower, upper, color=GREY, alpha=0.12, linewidth=0)
 
 
 def plot_belief(columns: Arrays, title: str, path: Path) -> None:

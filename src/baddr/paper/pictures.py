@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from baddr.lab.columns import histograms
-from baddr.lab.plots import save
+from baddr.lab.plots import draw_optimum, save
 from baddr.lab.statistics import (
     Estimate,
     curve_of,
@@ -19,6 +19,7 @@ from baddr.lab.statistics import (
 )
 from baddr.paper.claims import Data, accuracy, block_means, reached
 from baddr.paper.figures import TABLE, Curves, Figure, Sizes
+from baddr.paper.optima import optimum
 
 
 class Series(NamedTuple):
@@ -53,6 +54,7 @@ class Panel(NamedTuple):
     rows: tuple[str, ...] = ()  # names for y = 0, 1, ...
     lines: tuple[tuple[float, str], ...] = ()  # vertical: where, and what it is
     heat: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # edges of x, edges of y, density
+    optima: tuple[tuple[float, float], ...] = ()  # lower and upper bounds of the optimum
 
 
 def panels(figure: Figure, sizes: Sizes, data: Data) -> list[Panel]:
@@ -63,7 +65,7 @@ def panels(figure: Figure, sizes: Sizes, data: Data) -> list[Panel]:
         # Too many bands for one picture, and long labels would leave no room for it.
         bare = [s._replace(low=s.y, high=s.y, label=s.label.partition(" (")[0]) for s in panel.series]
         panel = panel._replace(series=bare, ylabel="discounted return (95 %: left)")
-        return [_models(curves, data, panel.bounds), panel]
+        return [_models(curves, data, panel), panel]
     if figure.kind == "histogram":
         return [panel for curve in curves for panel in _histograms(curve, data)]
     if figure.kind == "episodes":
@@ -102,7 +104,9 @@ def _curves(curves: Curves, data: Data, title: str, sizes: Sizes, log: bool = Fa
             bounds.append(Bound(curve.label, estimate(means), curve.style[0]))
     smoothing = "the mean since the point before" if log else f"the mean of {window}"
     xlabel = f"episode (each point: {smoothing})" if log or window > 1 else "episode"
-    return Panel(title, xlabel, RETURN, series, bounds, "log" if log else "linear")
+    optima = dict.fromkeys(optimum(curve.experiment.domain) for curve in curves)
+    known = tuple(bounds for bounds in optima if bounds is not None)
+    return Panel(title, xlabel, RETURN, series, bounds, "log" if log else "linear", optima=known)
 
 
 def _some_models(curves: Curves) -> Curves:
@@ -115,8 +119,9 @@ def _some_models(curves: Curves) -> Curves:
     )
 
 
-def _models(curves: Curves, data: Data, bounds: list[Bound]) -> Panel:
-    """The last quarter's return against the number of models: BADDr solid, filtering dotted."""
+def _models(curves: Curves, data: Data, beside: Panel) -> Panel:
+    """The last quarter's return against the number of models: BADDr solid, filtering dotted; and the lines of
+    the panel beside it."""
     series = []
     for agent, label in (("baddr", "BADDr"), ("filtering", "filtering (never trained online)")):
         mine = sorted((c for c in curves if c.experiment.agent == agent), key=lambda c: c.models)
@@ -126,7 +131,8 @@ def _models(curves: Curves, data: Data, bounds: list[Bound]) -> Panel:
         series.append(Series(label, x, y, low, high, mine[0].style, bars=True))
     ylabel = "discounted return, 95 % interval"
     title = "last quarter of the episodes"
-    return Panel(title, "networks in the prior", ylabel, series, bounds, "models")
+    lines = {"bounds": beside.bounds, "optima": beside.optima}
+    return Panel(title, "networks in the prior", ylabel, series, scale="models", **lines)
 
 
 def _histograms(curve: Any, data: Data) -> list[Panel]:
@@ -217,7 +223,7 @@ def draw(pictured: list[Panel], paths: list[Path], title: str = "") -> None:
     from matplotlib.figure import Figure as Canvas
 
     width = 6.4 if len(pictured) == 1 else 5.2 * len(pictured)
-    tallest = max(len(panel.series) + len(panel.bounds) + len(panel.lines) for panel in pictured)
+    tallest = max(len(p.series) + len(p.bounds) + len(p.lines) + bool(p.optima) for p in pictured)
     canvas = Canvas(figsize=(width, 4.2 + 0.12 * tallest), layout="constrained")
     FigureCanvasAgg(canvas)
     axes = canvas.subplots(1, len(pictured), squeeze=False)[0]
@@ -241,6 +247,8 @@ def _draw_panel(panel: Panel, ax: Any, canvas: Any) -> None:
         ax.axhline(value, color=bound.colour, linestyle=":", linewidth=1.8, label=label)
         if np.isfinite([low, high]).all():
             ax.axhspan(low, high, color=bound.colour, alpha=0.08, linewidth=0)
+    for i, bounds in enumerate(panel.optima):
+        draw_optimum(ax, bounds, "optimum" if i == 0 else "")
     for x, label in panel.lines:
         ax.axvline(x, color="#D55E00", linestyle="--", label=label)
     _scale(panel, ax)
