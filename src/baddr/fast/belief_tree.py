@@ -15,7 +15,7 @@ from baddr import prng
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.particles import Particles, uniform_weights
 from baddr.core.planner import Plan, PreparedPlanner
-from baddr.core.pomdp import POMDP, Table
+from baddr.core.pomdp import POMDP, Dynamics, all_vectors
 from baddr.fast.backend import on_cpu
 from baddr.fast.tables import Rows, Tabulated, draws_once, rows_that_matter, tabulate
 from baddr.fast.tuning import MOST_ROWS
@@ -31,12 +31,21 @@ from baddr.planners.belief_tree.nodes import (
     root_weights,
     tables_of,
 )
-from baddr.planners.belief_tree.search import Search, TreeOfBeliefs, by_tables, grow, grow_all, learning
+from baddr.planners.belief_tree.search import (
+    LARGEST_TABLES,
+    Search,
+    TreeOfBeliefs,
+    by_tables,
+    grow,
+    grow_all,
+    learning,
+)
 from baddr.planners.tree_search import effective_depth
 
 MOST_KNOWN_STATES = 1024  # of a known model that is searched by tables
 MOST_KNOWN_OBSERVATIONS = 1024
-LARGEST_COMPARISON = 1 << 23  # numbers in p(o | s, a, s'), to see whether it depends on s
+LARGEST_COMPARISON = 1 << 28  # numbers in p(o | s, a, s'), to see whether it depends on s
+SAME = 1e-6  # the largest difference of two probabilities that are called the same
 
 
 class FastTree(PreparedPlanner):
@@ -153,26 +162,34 @@ def gba_states(gba: GBAPOMDP) -> Any:
 def known_tables(gba: GBAPOMDP) -> Tables | None:
     """Of a known model, where they are small enough to be searched."""
     S, A, Z = gba.num_states, gba.num_actions, gba.num_observations
-    if S > MOST_KNOWN_STATES or Z > MOST_KNOWN_OBSERVATIONS:
+    if S > MOST_KNOWN_STATES or Z > MOST_KNOWN_OBSERVATIONS or S * S * A * Z > LARGEST_COMPARISON:
         return None
-    D = gba.posterior.dynamics((), ())
-    if not isinstance(D, Table) and S * S * A * Z > LARGEST_COMPARISON:
-        return None
-    return _known_tables(gba, isinstance(D, Table))
-
-
-def _known_tables(gba: GBAPOMDP, of_next: bool) -> Tables | None:
-    D, pomdp = gba.posterior.dynamics((), ()), gba.pomdp
+    pomdp, D = gba.pomdp, gba.posterior.dynamics((), ())
     T = eqx.filter_jit(transition_table)(pomdp, D)
-    if isinstance(D, Table):
-        O = (D.O / jnp.sum(D.O, axis=-1, keepdims=True))[:, None]
-    else:
-        O = eqx.filter_jit(observation_table)(pomdp, D)
-        possible = np.asarray(T)[..., None] > 0
-        high = np.where(possible, O, -1).max(axis=1, keepdims=True)
-        low = np.where(possible, O, 2).min(axis=1, keepdims=True)
-        if np.all(high - np.where(low > 1, high, low) <= 1e-6):
-            O = jnp.asarray(np.maximum(high, 0))
-        elif O.size > LARGEST_COMPARISON // 8:
-            return None
-    return tables_of(pomdp, T[None], O[None])
+    O, differs = eqx.filter_jit(observations_of_next)(pomdp, D, T)
+    if not differs:
+        return tables_of(pomdp, T[None], O[None, :, None])
+    if S * S * A * Z > LARGEST_TABLES:
+        return None
+    return tables_of(pomdp, T[None], eqx.filter_jit(observation_table)(pomdp, D)[None])
+
+
+def observations_of_next(
+    pomdp: POMDP, D: Dynamics, T: Float[Array, "A S S"]
+) -> tuple[Float[Array, "A S Z"], Bool[Array, ""]]:
+    """p(o | a, s'), and whether o depends on s, too. One s after the other: all at once need not fit."""
+    s = jnp.asarray(all_vectors(pomdp.state_sizes))
+    o, actions = jnp.asarray(all_vectors(pomdp.observation_sizes)), jnp.arange(T.shape[0], dtype=jnp.int32)
+
+    def from_one(bounds: tuple[Array, Array], x: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+        s_here, reached = x[0], x[1][:, :, None] > 0
+        each = lambda a, s_next, o: jnp.exp(D.observation_log_prob(s_here, a, s_next, o))
+        over_o = jax.vmap(each, in_axes=(None, None, 0))
+        p = jax.vmap(jax.vmap(over_o, in_axes=(None, 0, None)), in_axes=(0, None, None))(actions, s, o)
+        low, high = bounds
+        return (jnp.where(reached & (p < low), p, low), jnp.where(reached & (p > high), p, high)), None
+
+    shape = (*T.shape[:2], o.shape[0])
+    start = jnp.full(shape, 2.0), jnp.zeros(shape)
+    (low, high), _ = jax.lax.scan(from_one, start, (s, jnp.swapaxes(T, 0, 1)))
+    return high, jnp.any((low <= 1) & (high - low > SAME))
