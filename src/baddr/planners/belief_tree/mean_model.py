@@ -1,5 +1,7 @@
 """The tabular model that a belief expects: the mean of its particles' D."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -21,13 +23,19 @@ ROWS_AT_ONCE = 1 << 20  # numbers
 
 def is_known(posterior: Posterior) -> bool:
     """Whether there is but one D: neither theta nor a draw holds anything."""
+    return not any(what_is_drawn(posterior))
+
+
+def what_is_drawn(posterior: Posterior) -> tuple[list[Any], list[Any]]:
+    """The shapes of theta's arrays, and of those that a draw adds to them."""
 
     def draw(posterior: Posterior, key: Key[Array, ""]) -> PyTree:
         theta = posterior.prior(key)
         return theta, posterior.draw(key, theta)
 
     key = jax.eval_shape(lambda: jr.key(0))
-    return not jax.tree.leaves(eqx.filter_eval_shape(draw, posterior, key))  # its arrays may be shapes yet
+    theta, epsilon = eqx.filter_eval_shape(draw, posterior, key)  # the posterior's arrays may be shapes yet
+    return jax.tree.leaves(theta), jax.tree.leaves(epsilon)
 
 
 def mean_model(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Model:

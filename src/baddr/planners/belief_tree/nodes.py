@@ -20,7 +20,7 @@ from baddr.core.particles import Particles, mass_of, systematic_indices
 from baddr.core.pomdp import POMDP, Action, State, all_vectors, flat_index
 from baddr.core.posterior import Theta
 from baddr.planners.belief_tree.bounds import Bounds, Own, Rows, value_iteration
-from baddr.planners.belief_tree.mean_model import outcomes
+from baddr.planners.belief_tree.mean_model import outcomes, what_is_drawn
 
 MOST_LISTED = 64  # observations: of more, the likeliest are followed
 
@@ -72,15 +72,30 @@ class Drawn(NamedTuple):
 
 
 def draw_root(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles, m: int) -> Drawn:
-    """All particles with their weights, or m of them drawn by weight."""
+    """m particles drawn by weight, or where there are fewer, all of them with their weights: as often as they
+    fit, each time with another D.
+
+    They are drawn in the order of their states, so that the mass of each state is right to within 1 / m.
+    """
     n = belief.num_particles
     key_i, key_D = jr.split(key)
     if m < n:
-        i, weights = systematic_indices(key_i, belief.weights, m), jnp.full((m,), 1 / m)
+        order = jnp.argsort(jax.vmap(lambda s: flat_index(s, gba.state_sizes))(belief.states.s))
+        i = order[systematic_indices(key_i, belief.weights[order], m)].astype(jnp.int32)
+        weights = jnp.full((m,), 1 / m)
     else:
-        i, weights = jnp.arange(n, dtype=jnp.int32), belief.weights
+        times = num_drawn(gba, n, m) // n
+        i = jnp.tile(jnp.arange(n, dtype=jnp.int32), times)
+        weights = jnp.tile(belief.weights / times, times)
     epsilon = gba.models.draw(jr.split(key_D, i.shape[0]), belief.states.theta, i)
     return Drawn(belief.states.s[i], weights, i, epsilon)
+
+
+def num_drawn(gba: GBAPOMDP, n: int, m: int) -> int:
+    """How many of n particles a plan of m works with. Where a draw adds nothing to theta, none comes twice."""
+    if m < n:
+        return m
+    return m // n * n if what_is_drawn(gba.posterior)[1] else n
 
 
 class ParticleNodes(Nodes):

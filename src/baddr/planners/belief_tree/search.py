@@ -40,6 +40,7 @@ from baddr.planners.belief_tree.nodes import (
     TableNodes,
     bounds_of,
     draw_root,
+    num_drawn,
     root_weights,
     tables_of,
 )
@@ -133,7 +134,8 @@ class TreeOfBeliefs(PreparedPlanner):
 
     def num_models(self, gba: GBAPOMDP, belief: Particles) -> int:
         """That a plan distinguishes: one where D is known, else one for each particle."""
-        return 1 if is_known(gba.posterior) else min(self.num_particles, belief.num_particles)
+        known = is_known(gba.posterior)
+        return 1 if known else num_drawn(gba, belief.num_particles, self.num_particles)
 
     def num_children(self, pomdp: POMDP) -> int:
         """Observations that are followed after an action."""

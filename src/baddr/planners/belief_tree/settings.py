@@ -16,7 +16,8 @@ class BeliefTree:
     num_expansions: int = 32
     """Beliefs that a plan expands at most. It stops before where the best action is certain."""
     num_particles: int = 256
-    """Particles of the belief that a plan works with. Where the filter has fewer: all of them."""
+    """Particles of the belief that a plan works with. Where the filter has fewer: each of them, as often as
+    they fit, with another draw of its model."""
     num_observations: int = 16
     """Where there are more than 64 observations: how many are followed after each action, the likeliest."""
     precision: float = 0.001
