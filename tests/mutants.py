@@ -693,7 +693,7 @@ MUTANTS = [
         "solve",
         "return np.concatenate([useful, np.arange(old, size)])",
         "return useful",
-        "test_point_based.py::horizon",
+        "test_bounds.py::newest",
     ),
     Mutant(
         "the informed bound averages over the next action",
@@ -735,7 +735,7 @@ MUTANTS = [
         "solve",
         "wanted[left - 1] |= after",
         "wanted[left - 1] |= set()",
-        "test_point_based.py::horizon",
+        "test_bounds.py::refer_to",
     ),
     Mutant(
         "a vector is backed up without a discount",

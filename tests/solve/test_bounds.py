@@ -5,8 +5,9 @@ import pytest
 from solve.small import action_value, exact_value, random_model
 
 from baddr.solve.bounds import Bounds, Rows
-from baddr.solve.graph import backed_up, followed
+from baddr.solve.graph import Graph, backed_up, followed, undominated
 from baddr.solve.initial import _mdp_backup, blind_policies, fast_informed_bound, layers
+from baddr.solve.point_based import trial
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -97,6 +98,29 @@ def test_new_rows_look_at_useful_vectors_and_at_the_newest() -> None:
     bounds.add_alpha(np.full(2, 2.5), 0)
     rows.update()
     assert rows.lower[0] == 2.5 and rows.best[0] == 4
+    bounds.useful = np.array([1])
+    late = Rows(np.arange(2), np.array([[0.5, 0.5]]), bounds)
+    late.update()
+    assert late.lower[0] == 3.0 and late.best[0] == 2
+
+
+@pytest.mark.parametrize("seed", [2, 5])  # of those with vectors that are best nowhere and still needed
+def test_a_policy_has_all_that_its_vectors_refer_to(seed: int) -> None:
+    """Or something that is better everywhere: then a step by the best vector is worth what that says."""
+    graph = Graph(random_model(seed, sizes=(6, 4, 4), discount=0.95), 6)
+    for _ in range(40):
+        trial(graph, 1e-4, hopeful=True)
+    kept = graph.policy()
+    for left in range(1, 6):
+        below = graph.layers[left - 1].alphas.rows
+        for i in kept[left]:
+            for j in graph.layers[left].after[i]:
+                assert np.any(np.all(below[kept[left - 1]] >= below[j], axis=1))
+
+
+def test_of_vectors_that_others_exceed_one_is_kept() -> None:
+    alphas = np.array([[1.0, 1.0], [0.0, 2.0], [1.0, 1.0], [0.0, 1.0], [-1.0, 3.0]])
+    assert list(undominated(alphas)) == [False, True, True, False, True]
 
 
 def test_what_follows_a_belief_is_bayes_rule() -> None:

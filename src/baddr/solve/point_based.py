@@ -17,13 +17,13 @@ from jaxtyping import Float64, Int
 
 from baddr.solve.graph import Graph, Node
 from baddr.solve.model import SparseModel, check
-from baddr.solve.sweeps import sweep_points, sweep_vectors
+from baddr.solve.sweeps import sweep
 
 DEEPEST = 1000  # steps of a trial
 ALL_HOPEFUL = 32  # trials before the first cautious one; small problems are solved by then
 CAUTIOUS = 3  # every third trial follows the policy so far: it finds what the upper bound still hides
 NARROWING = 0.7  # a trial asks for the root's gap times this, until that is the precision
-BACKUPS_PER_SWEEP = 1.0  # for each belief: sweeps and trials take about the same time
+BACKUPS_PER_SWEEP = 1, 2  # for each belief; the second where there is a horizon, and trials are worth more
 
 Progress = Callable[[int, float, float, float], None]  # trials, lower, upper, seconds
 
@@ -76,9 +76,8 @@ def solve(
         hopeful = trials < ALL_HOPEFUL or trials % CAUTIOUS > 0
         backups += trial(graph, wanted, hopeful, start + budget.seconds)
         trials += 1
-        if horizon is None and backups >= BACKUPS_PER_SWEEP * len(graph.nodes):
-            sweep_vectors(graph)
-            sweep_points(graph)
+        if backups >= BACKUPS_PER_SWEEP[horizon is not None] * len(graph.nodes):
+            sweep(graph)
             backups = 0
     return _solution(graph, trials, start)
 

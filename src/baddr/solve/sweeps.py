@@ -20,6 +20,21 @@ Array = Float64[np.ndarray, "..."]
 Vectors = Float64[np.ndarray, "n S"]
 
 
+def sweep(graph: Graph) -> None:
+    """Tighten both bounds at all beliefs."""
+    if graph.horizon is None:
+        sweep_vectors(graph)
+        sweep_points(graph)
+    else:
+        sweep_layers(graph)
+
+
+def sweep_layers(graph: Graph) -> None:
+    """From the last step up, so that each belief finds what was found below it."""
+    for node in sorted(graph.nodes.values(), key=lambda node: node.left):
+        node.backup()
+
+
 def sweep_points(graph: Graph) -> None:
     """Above: an MDP whose states are the points (Lovejoy, 1991). What follows a point is a point too, with
     weight lambda, and a rest that the initial bound has settled. Its value bounds that of the POMDP."""
