@@ -691,8 +691,8 @@ MUTANTS = [
     Mutant(
         "a new row forgets the newest vectors",
         "solve",
-        "return np.concatenate([useful, np.arange(old, size)])",
-        "return useful",
+        "return np.concatenate([useful[useful >= self.seen], np.arange(settled, size)])",
+        "return useful[useful >= self.seen]",
         "test_bounds.py::newest",
     ),
     Mutant(
@@ -736,6 +736,13 @@ MUTANTS = [
         "wanted[left - 1] |= after",
         "wanted[left - 1] |= set()",
         "test_bounds.py::refer_to",
+    ),
+    Mutant(
+        "a vector is that of a step more",
+        "solve",
+        "self.layers[left - 2 if self.horizon is not None else 0]",
+        "self.layers[left - 1 if self.horizon is not None else 0]",
+        "test_point_based.py::horizon_both",
     ),
     Mutant(
         "a vector is backed up without a discount",

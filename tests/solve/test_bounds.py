@@ -91,17 +91,19 @@ def test_new_rows_look_at_useful_vectors_and_at_the_newest() -> None:
     bounds = Bounds(np.full((1, 2), -9.0), np.full((1, 2), 9.0))
     for value in (1.0, 3.0, 2.0):
         bounds.add_alpha(np.full(2, value), 0)
-    bounds.useful = np.array([0, 3])  # not the two between
+    bounds.settle(np.array([0, 3]))  # not the two between
     rows = Rows(np.arange(2), np.array([[0.5, 0.5]]), bounds)
     rows.update()
     assert rows.lower[0] == 2.0 and rows.best[0] == 3
     bounds.add_alpha(np.full(2, 2.5), 0)
     rows.update()
     assert rows.lower[0] == 2.5 and rows.best[0] == 4
-    bounds.useful = np.array([1])
     late = Rows(np.arange(2), np.array([[0.5, 0.5]]), bounds)
     late.update()
-    assert late.lower[0] == 3.0 and late.best[0] == 2
+    assert late.lower[0] == 2.5 and late.best[0] == 4
+    bounds.settle(np.array([0]))
+    rows.update()
+    assert rows.best[0] == 4
 
 
 @pytest.mark.parametrize("seed", [2, 5])  # of those with vectors that are best nowhere and still needed

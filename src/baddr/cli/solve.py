@@ -111,7 +111,9 @@ def _tell_found(solution: Any, options: Solve[Any]) -> None:
     bounds = f"between {solution.lower:.{digits}f} and {solution.upper:.{digits}f}"
     print(f"the optimal value is {bounds} ({took})")
     if solution.gap > options.precision:
-        print(f"the gap is above --precision {options.precision:g}; more --seconds make it smaller")
+        full = solution.seconds < options.seconds
+        why = "there is no room for more vectors" if full else "more --seconds make it smaller"
+        print(f"the gap is above --precision {options.precision:g}; {why}")
 
 
 def _shown(seconds: float = 10.0) -> Callable[[int, float, float, float], None]:

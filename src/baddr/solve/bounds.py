@@ -54,7 +54,11 @@ class Bounds:
         self.clock = 0  # counts the changes of points
         for a, alpha in enumerate(below):
             self.add_alpha(alpha, a, np.array([a]))  # the same action for ever
-        self.useful = np.arange(len(below))  # vectors that new rows look at
+        self.useful, self.settled = NOTHING, 0
+
+    def settle(self, useful: Places) -> None:
+        """Rows that have not seen the vectors so far look at those of use alone."""
+        self.useful, self.settled = useful, self.alphas.size
 
     def add_alpha(self, alpha: Values, action: int, after: Places = NOTHING, maker: Any = None) -> int:
         """The number of the new vector."""
@@ -117,15 +121,16 @@ class Rows:
             self.seen_clock = self.bounds.clock
 
     def _unseen(self) -> slice | Places:
-        """Of the old vectors, a row that has seen nothing looks at those of use alone."""
-        useful, size = self.bounds.useful, self.bounds.alphas.size
-        old = useful[-1] + 1
-        if self.seen > 0 or len(useful) == old:
+        """The newest vectors, and of those before them what is of use."""
+        useful, settled, size = self.bounds.useful, self.bounds.settled, self.bounds.alphas.size
+        if self.seen >= settled:
             return slice(self.seen, size)
-        return np.concatenate([useful, np.arange(old, size)])
+        return np.concatenate([useful[useful >= self.seen], np.arange(settled, size)])
 
     def _look_at_alphas(self, new: slice | Places) -> None:
         values = self.columns(self.bounds.alphas.rows[new]) @ self.W.T
+        if not len(values):
+            return
         best = np.argmax(values, axis=0)
         value = values[best, np.arange(len(best))]
         better = value > self.lower

@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float64, Int
 
 from baddr.solve.bounds import NOWHERE, Bounds, Rows, Support
 from baddr.solve.initial import blind_backup, informed_backup, layers
-from baddr.solve.model import SparseModel, Values
+from baddr.solve.model import SparseModel
 
 SAME_BITS = 36  # beliefs whose probabilities agree in so many bits are one node: 11 digits
 MOST_COMPARED = 10**9  # numbers, to find vectors that others exceed
@@ -21,7 +21,7 @@ class Graph:
         above = list(layers(model, informed_backup(model), horizon, 1))
         self.layers = [Bounds(*pair) for pair in zip(below, above, strict=True)]
         scale = max(float(np.max(np.abs(Q))) for Q in (below[-1], above[-1]))
-        self.gain = SMALLEST_GAIN * max(1e-30, scale)
+        self.smallest_gain = self.gain = SMALLEST_GAIN * max(1e-30, scale)
         self.nodes: dict[tuple[int, bytes, bytes], Node] = {}
         support = np.flatnonzero(model.start)
         self.root = self.node(len(self.layers), support, model.start[support])
@@ -32,6 +32,30 @@ class Graph:
         if key not in self.nodes:
             self.nodes[key] = Node(self, left, support, p)
         return self.nodes[key]
+
+    def ask_for(self, gap: float) -> None:
+        """With a horizon a vector is one for every layer, so that a gain must be worth it: all steps together
+        may miss a twentieth of the gap that is asked for."""
+        if self.horizon is not None:
+            self.gain = max(self.smallest_gain, 0.05 * gap / self.horizon)
+
+    def add_vector(self, a: int, choice: Int[np.ndarray, " Z"], maker: "Node") -> None:
+        """Action a, and then the policy of vector number choice[o] after each observation o.
+
+        This is a policy for any number of steps, so that every layer gets its vector: a number stands for the
+        same policy in all of them. What was found for one number of steps is of use for others.
+        """
+        after = np.unique(choice)
+        for left, bounds in enumerate(self.layers, start=1):
+            before = self.layers[left - 2 if self.horizon is not None else 0].alphas.rows
+            last = self.horizon is not None and left == 1
+            alpha = self.model.R[a] if last else backed_up(self.model, a, before, choice[None])[0]
+            bounds.add_alpha(alpha, a, after, maker)
+
+    @property
+    def size(self) -> int:
+        """Numbers in all vectors."""
+        return sum(bounds.alphas.rows.size for bounds in self.layers)
 
     def policy(self) -> list[Int[np.ndarray, " n"]]:
         """Of each layer, the vectors that a policy needs: what is best at some belief, and all that these
@@ -127,7 +151,7 @@ class Node:
         a = int(np.argmax(value))
         if value[a] > lower + self.graph.gain:
             choice = self.choice(a)
-            self.layer.add_alpha(self.alpha(a, choice), a, np.unique(choice), self)
+            self.graph.add_vector(a, choice, self)
         self.lower_point(float(np.max(self.Q(next_upper))), upper)
 
     def lower_point(self, value: float, upper: float) -> None:
@@ -151,12 +175,6 @@ class Node:
         choice = np.full(self.model.num_observations, used[0])
         choice[self.observations[mine]] = best
         return choice
-
-    def alpha(self, a: int, choice: Int[np.ndarray, " Z"]) -> Values:
-        """The value of action a, and then of the vector chosen for each observation."""
-        if self.next is None:
-            return self.model.R[a].copy()
-        return backed_up(self.model, a, self.next.bounds.alphas.rows, choice[None])[0]
 
 
 def undominated(alphas: Float64[np.ndarray, "N S"]) -> Bool[np.ndarray, " N"]:

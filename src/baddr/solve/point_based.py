@@ -20,6 +20,7 @@ from baddr.solve.model import SparseModel, check
 from baddr.solve.sweeps import sweep
 
 DEEPEST = 1000  # steps of a trial
+MOST_NUMBERS = 2 * 10**8  # in all vectors; beyond it the solver stops, too
 ALL_HOPEFUL = 32  # trials before the first cautious one; small problems are solved by then
 CAUTIOUS = 3  # every third trial follows the policy so far: it finds what the upper bound still hides
 NARROWING = 0.7  # a trial asks for the root's gap times this, until that is the precision
@@ -63,6 +64,7 @@ def solve(
     """Tighten both bounds until the budget is used up. The same trials give the same solution."""
     check(model, horizon)
     start = time.perf_counter()
+    deadline, sweep_seconds = start + budget.seconds, 0.0
     graph = Graph(model, horizon)
     trials = backups = 0
     while True:
@@ -70,15 +72,19 @@ def solve(
         seconds = time.perf_counter() - start
         if progress is not None:
             progress(trials, lower, upper, seconds)
-        if upper - lower <= budget.precision or seconds >= budget.seconds or trials >= budget.trials:
+        over = seconds >= budget.seconds or trials >= budget.trials or graph.size > MOST_NUMBERS
+        if over or upper - lower <= budget.precision:
             break
         wanted = max(0.9 * budget.precision, NARROWING * (upper - lower))
+        graph.ask_for(wanted)
         hopeful = trials < ALL_HOPEFUL or trials % CAUTIOUS > 0
-        backups += trial(graph, wanted, hopeful, start + budget.seconds)
+        backups += trial(graph, wanted, hopeful, deadline)
         trials += 1
         if backups >= BACKUPS_PER_SWEEP[horizon is not None] * len(graph.nodes):
-            sweep(graph)
-            backups = 0
+            now = time.perf_counter()
+            if now + sweep_seconds < deadline:  # another one would not end in time
+                sweep(graph)
+                backups, sweep_seconds = 0, time.perf_counter() - now
     return _solution(graph, trials, start)
 
 

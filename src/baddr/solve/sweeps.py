@@ -31,8 +31,13 @@ def sweep(graph: Graph) -> None:
 
 def sweep_layers(graph: Graph) -> None:
     """From the last step up, so that each belief finds what was found below it."""
-    for node in sorted(graph.nodes.values(), key=lambda node: node.left):
+    nodes = sorted(graph.nodes.values(), key=lambda node: node.left)
+    for node in nodes:
         node.backup()
+    for left, bounds in enumerate(graph.layers, start=1):
+        own = [node.own.best for node in nodes if node.left == left]
+        next = [node.next.best for node in nodes if node.next_left == left and node.next is not None]
+        bounds.settle(np.unique(np.concatenate([*own, *next, np.arange(graph.model.num_actions)])))
 
 
 def sweep_points(graph: Graph) -> None:
@@ -76,7 +81,7 @@ def sweep_vectors(graph: Graph) -> None:
     nodes = list(graph.nodes.values())  # whose tables have all that follows, and last themselves
     for node in nodes:
         node.own.update_lower()
-    bounds.useful = np.unique([node.best for node in nodes])
+    bounds.settle(np.unique([node.best for node in nodes]))
     actions, refers, stay = controller = _controller(bounds, nodes)
     staying = bounds.alphas.rows[stay]
 
