@@ -239,7 +239,7 @@ def test_the_mean_model_of_counts_is_their_mean():
     assert isinstance(model, Rows)
     np.testing.assert_allclose(model.T[2], np.eye(2), atol=1e-6)  # listening; opening ends the episode
     np.testing.assert_allclose(model.T[:2], 0)
-    np.testing.assert_allclose(model.R, [[10, -100, -1], [-100, 10, -1]], atol=1e-4)
+    np.testing.assert_allclose(model.R, [[10, -100], [-100, 10], [-1, -1]], atol=1e-4)
 
 
 def test_too_many_states_are_refused_by_a_sentence():

@@ -168,7 +168,7 @@ def known_tables(gba: GBAPOMDP) -> Tables | None:
     T = eqx.filter_jit(transition_table)(pomdp, D)
     O, differs = eqx.filter_jit(observations_of_next)(pomdp, D, T)
     if not differs:
-        return tables_of(pomdp, T[None], O[None, :, None])
+        return tables_of(pomdp, T[None], O[None])
     if S * S * A * Z > LARGEST_TABLES:
         return None
     return tables_of(pomdp, T[None], eqx.filter_jit(observation_table)(pomdp, D)[None])

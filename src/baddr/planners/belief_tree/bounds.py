@@ -25,12 +25,12 @@ Own = tuple[Bound | None, Bound | None]  # from below and from above
 
 
 class Model(eqx.Module):
-    """Tabular: R[s, a], and what follows a transition that does not end the episode."""
+    """Tabular: R(s, a), and what follows a transition that does not end the episode."""
 
-    R: eqx.AbstractVar[Float[Array, "S A"]]
+    R: eqx.AbstractVar[Float[Array, "A S *models"]]
 
     @abstractmethod
-    def expect(self, V: Float[Array, "A S"]) -> Float[Array, "A S"]:
+    def expect(self, V: Float[Array, "A S *models"]) -> Float[Array, "A S *models"]:
         """sum_s' p(s' | s, a) V[a, s'] for each a and s."""
 
 
@@ -38,10 +38,20 @@ class Rows(Model):
     """p(s' | s, a) in full."""
 
     T: Float[Array, "A S S"]  # transitions that do not end the episode: rows may sum to less than one
-    R: Float[Array, "S A"]
+    R: Float[Array, "A S"]
 
     def expect(self, V: Float[Array, "A S"]) -> Float[Array, "A S"]:
         return jnp.einsum("asn,an->as", self.T, V)
+
+
+class ManyRows(Model):
+    """Of several models, side by side."""
+
+    T: Float[Array, "A S S models"]
+    R: Float[Array, "A S models"]
+
+    def expect(self, V: Float[Array, "A S models"]) -> Float[Array, "A S models"]:
+        return jnp.sum(self.T * V[:, None], axis=2)
 
 
 class Draws(Model):
@@ -49,7 +59,7 @@ class Draws(Model):
 
     s_next: Int[Array, "A S draws"]  # ranks
     mass: Float[Array, "A S draws"]  # a draw's share; 0 where the episode ended
-    R: Float[Array, "S A"]
+    R: Float[Array, "A S"]
 
     def expect(self, V: Float[Array, "A S"]) -> Float[Array, "A S"]:
         return jax.vmap(lambda V, i, mass: jnp.sum(mass * V[i], axis=-1))(V, self.s_next, self.mass)
@@ -70,7 +80,7 @@ class Bounds(eqx.Module):
 
     def everywhere(self, h: Int[Array, ""], models: int = 1) -> "Values":
         """What all states are worth, by rank, in each of a few models."""
-        s = jnp.tile(jnp.asarray(all_vectors(self.sizes)), (models, 1))
+        s = jnp.repeat(jnp.asarray(all_vectors(self.sizes)), models, axis=0)
         return self._values(h, s, lambda table: table)
 
     def _values(self, h: Int[Array, ""], s: Array, columns: Callable[[Array], Array]) -> "Values":
@@ -104,9 +114,9 @@ class Values(NamedTuple):
 
 def value_iteration(
     model: Model, discount: float, horizon: int
-) -> tuple[Float[Array, "H A S"], Float[Array, "H A S"]]:
+) -> tuple[Float[Array, "H A S *models"], Float[Array, "H A S *models"]]:
     """The values of blind policies, and QMDP's, with 0, 1, ..., `horizon` steps left."""
-    R = model.R.T
+    R = model.R
 
     def sweep(vectors: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         blind, Q = vectors

@@ -62,7 +62,7 @@ def mean_model(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Model:
 def with_rewards(pomdp: POMDP, T: Float[Array, "A S S"]) -> Rows:
     """The model of these transitions: expected rewards, and what does not end the episode."""
     ends, R = outcomes(pomdp)
-    return Rows(jnp.where(ends, 0, T), jnp.einsum("asn,asn->sa", T, R))
+    return Rows(jnp.where(ends, 0, T), jnp.sum(T * R, axis=2))
 
 
 def outcomes(pomdp: POMDP) -> tuple[Bool[Array, "A S S"], Float[Array, "A S S"]]:
@@ -119,4 +119,4 @@ def _draws(
     n = i.shape[0]
     rank, goes_on, r = jax.lax.map(one, (keys, i, epsilons))
     last = lambda x: jnp.moveaxis(x, 0, -1)
-    return Draws(last(rank), last(goes_on.astype(float)) / n, jnp.mean(r, axis=0).T)
+    return Draws(last(rank), last(goes_on.astype(float)) / n, jnp.mean(r, axis=0))

@@ -19,7 +19,7 @@ from baddr.core.models import Models
 from baddr.core.particles import Particles, mass_of, systematic_indices
 from baddr.core.pomdp import POMDP, Action, State, all_vectors, flat_index
 from baddr.core.posterior import Theta
-from baddr.planners.belief_tree.bounds import Bounds, Own, Rows, value_iteration
+from baddr.planners.belief_tree.bounds import Bounds, ManyRows, Own, value_iteration
 from baddr.planners.belief_tree.mean_model import outcomes, what_is_drawn
 
 MOST_LISTED = 64  # observations: of more, the likeliest are followed
@@ -92,7 +92,7 @@ def draw_root(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles, m: int) -> 
 
 
 def num_drawn(gba: GBAPOMDP, n: int, m: int) -> int:
-    """How many of n particles a plan of m works with. Where a draw adds nothing to theta, none comes twice."""
+    """How many particles a plan of m has. Where a draw adds nothing to theta, none of the n comes twice."""
     if m < n:
         return m
     return m // n * n if what_is_drawn(gba.posterior)[1] else n
@@ -189,18 +189,19 @@ def _hash(o: Int[Array, "m observation_features"]) -> UInt32[Array, " m"]:
 
 
 class Tables(NamedTuple):
-    """A few models in full. Transitions that end the episode are left out of T."""
+    """A few models in full, side by side in the last axis. Transitions that end the episode are left out."""
 
-    T: Float[Array, "models A S S"]
-    O: Float[Array, "models A _ Z S"]  # by o and s'; the third axis, s, is 1 where o does not depend on it
-    R: Float[Array, "models A S"]
+    T: Float[Array, "A S S models"]  # by s and s'
+    # p(o | a, s') by o and s', where o does not depend on s; else p(s', o | s, a) by s, o and s'
+    O: Float[Array, "A Z S models"] | Float[Array, "A S Z S models"]
+    R: Float[Array, "A S models"]
 
 
 class TableNodes(Nodes):
     """Beliefs as weights of all states in each model: nothing is drawn."""
 
     tables: Tables
-    weights: Float[Array, " models_S"]
+    weights: Float[Array, " S_models"]
     num_children: int = eqx.field(static=True)
 
     def root(self) -> tuple[Float[Array, " m"], PyTree]:
@@ -208,55 +209,60 @@ class TableNodes(Nodes):
 
     def expand(self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree) -> Expansion:
         T, O, R = self.tables
-        models, A, S, _ = T.shape
-        w = w.reshape(models, S)
-        if O.shape[2] > 1:
-            W = jnp.sum(w[:, None, :, None, None] * (T[:, :, :, None] * O), axis=2)
+        A, S, _, models = T.shape
+        w = w.reshape(1, S, models)
+        if O.ndim == 5:
+            W = jnp.sum(w[:, :, None, None] * O, axis=1)
         elif models > 1:
-            W = jnp.sum(w[:, None, :, None] * T, axis=2)[:, :, None] * O[:, :, 0]
+            W = jnp.sum(w[:, :, None] * T, axis=1)[:, None] * O
         else:
-            W = self._likeliest((w[:, None, None] @ T)[:, :, 0])
-        W = jnp.moveaxis(W, 0, 2).reshape(A, self.num_children, models * S)
-        return Expansion(jnp.sum(w[:, None] * R, axis=(0, 2)), W, ())
+            W = self._likeliest(w[0, :, 0] @ T[..., 0])
+        return Expansion(jnp.sum(w * R, axis=(1, 2)), W.reshape(A, self.num_children, S * models), ())
 
     def bound(self, bounds: Bounds, W: Float[Array, "C m"], of: PyTree, h: Int[Array, ""]) -> Pair:
-        return bounds.everywhere(h, models=self.tables.T.shape[0]).bound(W)
+        return bounds.everywhere(h, models=self.tables.T.shape[-1]).bound(W)
 
     @property
     def steps(self) -> int:
         return self.tables.R.size
 
-    def _likeliest(self, reached: Float[Array, "1 A S"]) -> Float[Array, "1 A C S"]:
+    def _likeliest(self, reached: Float[Array, "A S"]) -> Float[Array, "A C S"]:
         """The weights after the likeliest observations; the others' go to them, in proportion."""
-        O = self.tables.O[0, :, 0]
+        O = self.tables.O[..., 0]
         if self.num_children == O.shape[1]:
-            return reached[:, :, None] * O[None]
-        P = jnp.einsum("as,azs->az", reached[0], O)
+            return reached[:, None] * O
+        P = jnp.einsum("as,azs->az", reached, O)
         kept, i = jax.lax.top_k(P, self.num_children)
         scale = jnp.sum(P, axis=1) / jnp.maximum(jnp.sum(kept, axis=1), TINY)
         followed = jax.vmap(lambda O, i: O[i])(O, i)
-        return (reached[0] * scale[:, None])[None, :, None] * followed[None]
+        return (reached * scale[:, None])[:, None] * followed
 
 
-def tables_of(pomdp: POMDP, T: Float[Array, "models A S S"], O: Float[Array, "models A _ S Z"]) -> Tables:
+def tables_of(
+    pomdp: POMDP,
+    T: Float[Array, "models A S S"],
+    O: Float[Array, "models A S Z"] | Float[Array, "models A S S Z"],
+) -> Tables:
+    """Of models by p(s' | s, a) and p(o | a, s'), or p(o | s, a, s')."""
     ends, R = outcomes(pomdp)
-    return Tables(jnp.where(ends[None], 0, T), jnp.swapaxes(O, -1, -2), jnp.sum(T * R[None], axis=-1))
+    T, O = jnp.moveaxis(T, 0, -1), jnp.swapaxes(jnp.moveaxis(O, 0, -1), -2, -3)
+    on = jnp.where(ends[..., None], 0, T)
+    return Tables(on, O if O.ndim == 4 else on[:, :, None] * O, jnp.sum(T * R[..., None], axis=2))
 
 
 def bounds_of(tables: Tables, discount: float, horizon: int, own: Own, sizes: tuple[int, ...]) -> Bounds:
     """Bounds in each of the models: of one who would see which it is, from above; of one who will never know
     more, from below. They hold for what is learned in the tree, too."""
-    in_one = lambda T, R: value_iteration(Rows(T, R.T), discount, horizon)
-    lower, upper = jax.vmap(in_one)(tables.T, tables.R)
-    flat = lambda x: jnp.moveaxis(x, 0, 2).reshape(*x.shape[1:3], -1)
+    lower, upper = value_iteration(ManyRows(tables.T, tables.R), discount, horizon)
+    flat = lambda x: x.reshape(*x.shape[:2], -1)
     return Bounds(flat(lower), flat(upper), own, sizes)
 
 
-def root_weights(drawn: Drawn, models: int, sizes: tuple[int, ...]) -> Float[Array, " models_S"]:
-    """The weights of the drawn particles by model and state; one model: all of them together."""
+def root_weights(drawn: Drawn, models: int, sizes: tuple[int, ...]) -> Float[Array, " S_models"]:
+    """The weights of the drawn particles by state and model; one model: all of them together."""
     S = int(np.prod(sizes))
     rank = jax.vmap(lambda s: flat_index(s, sizes))(drawn.s)
     if models == 1:
         return mass_of(rank, drawn.weights, S)
-    here = rank[:, None] == jnp.arange(S, dtype=rank.dtype)[None]
-    return jnp.where(here, drawn.weights[:, None], 0).reshape(-1)
+    here = jnp.arange(S, dtype=rank.dtype)[:, None] == rank[None]
+    return jnp.where(here, drawn.weights[None], 0).reshape(-1)
