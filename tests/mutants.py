@@ -172,8 +172,8 @@ MUTANTS = [
     Mutant(
         "unvisited actions last",
         "planners",
-        "jnp.where(N > 0, Q + bonus, jnp.inf)",
-        "jnp.where(N > 0, Q + bonus, -jnp.inf)",
+        "jnp.where(N > 0, Q + bonus, untried)",
+        "jnp.where(N > 0, Q + bonus, -untried)",
         "test_tree_search.py::prefers_unvisited",
     ),
     Mutant(
@@ -186,7 +186,7 @@ MUTANTS = [
     Mutant(
         "returns are not discounted back to their level",
         "planners",
-        "G = (total - before) / _power(problem.pomdp.discount, now.level)",
+        "G = (total - before) / power(problem.pomdp.discount, now.level)",
         "G = total - before",
         "test_tree_search.py::own_level or plain_version",
     ),
@@ -207,8 +207,8 @@ MUTANTS = [
     Mutant(
         "the leaf's value is not discounted",
         "planners",
-        "gamma * jax.vmap(how.leaf_value)(s_next)",
-        "jax.vmap(how.leaf_value)(s_next)",
+        "jnp.where(leaf, gamma * below, 0)",
+        "jnp.where(leaf, below, 0)",
         "test_tree_search.py::leaf_value",
     ),
     Mutant(
@@ -224,6 +224,69 @@ MUTANTS = [
         "(self.entry[window] == entry)",
         "(self.entry[window] >= 0)",
         "test_children.py::dictionary",
+    ),
+    Mutant(
+        "simulations in flight choose without seeing each other",
+        "planners",
+        "return N + (beside[:, None] & (actions == a)[None]).astype(N.dtype), a",
+        "return N, a",
+        "test_choice.py::in_turn or evenly",
+    ),
+    Mutant(
+        "simulations in flight see what others chose elsewhere",
+        "planners",
+        "same = site[:, None] == site[None]",
+        "same = site[:, None] == site[:, None]",
+        "test_choice.py::in_turn",
+    ),
+    Mutant(
+        "illegal actions are simulated",
+        "planners",
+        "jnp.where(seen.legal, found, -jnp.inf)",
+        "found",
+        "test_choice.py::illegal",
+    ),
+    Mutant(
+        "preferred actions are like any other",
+        "planners",
+        "jnp.where(seen.preferred, jnp.inf, seen.average + bonus)",
+        "jnp.inf",
+        "test_choice.py::preferred",
+    ),
+    Mutant(
+        "earlier visits keep their old value",
+        "planners",
+        "here[:, 0] * V - here[:, 1]",
+        "0 * V",
+        "test_round_trip.py::reported or exploration",
+    ),
+    Mutant(
+        "all who arrive bring the earlier visits up to date",
+        "planners",
+        "jnp.where(is_first(child, inner), here",
+        "jnp.where(inner, here",
+        "test_round_trip.py::reported or exploration",
+    ),
+    Mutant(
+        "Bellman's value is a mean",
+        "planners",
+        "jnp.where(tried >= here[4], best, mean)",
+        "mean",
+        "test_round_trip.py::reported or exploration",
+    ),
+    Mutant(
+        "a rollout's return is not discounted back to its leaf",
+        "planners",
+        "(after.total - path.before) / power(gamma, path.levels)",
+        "after.total - path.before",
+        "test_tree_search.py::own_level",
+    ),
+    Mutant(
+        "an upper bound is for the wrong number of steps",
+        "planners",
+        "jnp.where(at.new, leaf_values(problem, step.s_next, limit - now.level - 1), 0)",
+        "jnp.where(at.new, leaf_values(problem, step.s_next, limit - now.level), 0)",
+        "test_round_trip.py::upper",
     ),
     # --- posteriors ---
     Mutant(

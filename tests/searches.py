@@ -83,6 +83,18 @@ def chain(**fields) -> Chain:
     return Chain(dynamics=Table(jnp.asarray(T), jnp.asarray(O), (8,), (2,)), **fields)
 
 
+def plain_tiger(random, D, s, a):
+    """A step of tiger for `core.plain`: hearing is right with probability D."""
+    if a == 2:
+        return s, s if random.random() < D else 1 - s, -1.0, False
+    return int(random.integers(2)), 2, 10.0 if a == s else -100.0, True
+
+
+def plain_chain(random, D, s, a):
+    """A step of the chain for `core.plain`."""
+    return min(s + a, 7), 1, float(min(s + a, 7)), False
+
+
 def known(pomdp: POMDP) -> GBAPOMDP:
     """Small enough, and with enough observations, for a search in a kernel."""
     return GBAPOMDP(pomdp, Known(pomdp.dynamics))

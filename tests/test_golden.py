@@ -33,6 +33,7 @@ SIZE = "--runs 3 --episodes 3 --chunk-size 2 --seed 7"
 REJECT = "--planner.num-simulations 32 --filter.num-particles 64"
 SEARCH = f"{REJECT} --filter.resample-below 32"
 NETWORK = "--pretrain.batches 16 --pretrain.max-gap 100 --network.hidden 16"
+REWARDS = "--planner.exploration {}"  # u as files' presets once had it: the range of rewards
 LEARNER = "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4"
 COMMANDS = {
     "tiger-baddr": f"tiger {SEARCH} {NETWORK} --pretrain.num-networks 2",
@@ -57,8 +58,8 @@ COMMANDS = {
     "gridverse-baddr": f"gridverse {REJECT} {NETWORK} --filter.num-particles 8",
     "sysadmin-fba-pomcp": f"sysadmin --agent fba-pomcp {SEARCH}",
     "sysadmin-ba-pomcp": f"sysadmin --agent ba-pomcp {REJECT} --filter.kind rejection",
-    "machine-ba-pomcp": f"{EXAMPLES / 'machine.pomdp'} --agent ba-pomcp {SEARCH}",
-    "maintenance-baddr": f"{EXAMPLES / 'maintenance.py'} {SEARCH} {NETWORK}",
+    "machine-ba-pomcp": f"{EXAMPLES / 'machine.pomdp'} --agent ba-pomcp {SEARCH} {REWARDS.format(6.925)}",
+    "maintenance-baddr": f"{EXAMPLES / 'maintenance.py'} {SEARCH} {NETWORK} {REWARDS.format(12)}",
 }
 
 

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 from helpers import untrained
+from searches import plain_tiger
 
 from baddr import prng
 from baddr.core import plain
@@ -10,17 +11,9 @@ from baddr.core.pomdp import Transition
 from baddr.posteriors.dropout import unpack
 from baddr.posteriors.settings import Network
 
-
-def tiger(random, D, s, a):
-    """Hearing is right with probability D; (s, o, r, terminal) as in the domain."""
-    if a == 2:
-        return s, s if random.random() < D else 1 - s, -1.0, False
-    return int(random.integers(2)), 2, 10.0 if a == s else -100.0, True
-
-
 FAMILY = plain.Family(
     draw=lambda random, theta: theta,
-    step=tiger,
+    step=plain_tiger,
     likelihood=lambda D, s, a, s_next, o: D if o == s_next else 1 - D,
     update=lambda random, theta, s, a, s_next, o: theta,
 )
@@ -37,7 +30,7 @@ def test_both_filters_hear_as_bayes_does():
 
 
 def test_a_search_of_one_step_averages_rewards():
-    search = plain.Search(tiger, 3, 1e6, 1, 0.95)
+    search = plain.Search(plain_tiger, 3, 1e6, 1, 0.95)
     root, _ = plain.po_uct(np.random.default_rng(0), search, lambda r: (int(r.integers(2)), 0.85), 3000)
     assert root.N == [1000] * 3 and np.isclose(root.Q[2], -1)
     assert np.all(np.abs(np.array(root.Q[:2]) + 45) < 4 * 55 / np.sqrt(1000))

@@ -11,7 +11,7 @@ import jax.random as jr
 import pytest
 
 from baddr.core.pomdp import POMDP, Dynamics, SplitDynamics, Table
-from baddr.domains import catalog, check
+from baddr.domains import catalog, check, hooks
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
 from baddr.posteriors import Counts
@@ -185,6 +185,10 @@ STRUCTURE = {  # seen from shapes and types alone: `baddr run` refuses these
     ),
     "is_legal.* bool": lambda: coin(is_legal=lambda s: s[0]),
     r"leaf_value.* shape \(2,\)": lambda: coin(leaf_value=lambda s: s.astype(float)),
+    r"rollout.* int32 of shape \(\)": lambda: coin(rollout=lambda key, s: s),
+    "rollout.* raised TypeError": lambda: coin(rollout=lambda s: jnp.int32(0)),
+    r"legal\(s\) .* bool of shape \(2,\)": lambda: coin(legal=lambda s: s[0] < 1),
+    r"preferred\(s\) .* not of int32": lambda: coin(preferred=lambda s: s),
     "learned must be": lambda: coin(learned="OT"),
 }
 
@@ -267,6 +271,11 @@ VALUES = {  # seen from values: `baddr check` says these
     "counts.O must be finite and not negative": lambda: coin(counts=POINT._replace(O=-POINT.O)),
     r"is_legal refuses \[0, 0\]": lambda: coin(is_legal=lambda s: s[0] > 0),
     "leaf_value is not finite": lambda: coin(leaf_value=lambda s: jnp.log(s[0].astype(float))),
+    r"legal allows no action in \[1, 0\]": lambda: coin(legal=lambda s: jnp.full((2,), s[0] < 1)),
+    "rollout chose action 2, outside 0 to 1": lambda: coin(rollout=lambda key, s: jnp.int32(2)),
+    r"rollout chose action 0 in \[0, 0\], where legal": lambda: coin(
+        rollout=lambda key, s: jnp.int32(0), legal=lambda s: jnp.array([False, True])
+    ),
     "describe.* raised ValueError: no": lambda: coin(
         describe=lambda *_: (_ for _ in ()).throw(ValueError("no"))
     ),
@@ -275,7 +284,12 @@ VALUES = {  # seen from values: `baddr check` says these
 
 
 CHECK_OF = {"pomdp.initial": "_values", "pomdp.reward": "_values", "counts": "_rows", "is_legal": "_legal"}
-CHECK_OF |= {"leaf_value": "_leaf", "describe": "_describes", "expected": "_simulator_probabilities"}
+CHECK_OF |= {"leaf_value": "leaf_is_finite", "legal": "some_action_is_legal"}
+CHECK_OF |= {
+    "rollout": "rollout_is_an_action",
+    "describe": "_describes",
+    "expected": "_simulator_probabilities",
+}
 CHECK_OF |= {"pomdp.with_dynamics": "_simulator_probabilities", "pomdp.dynamics": "_true_probabilities"}
 CHECK_OF |= {"pomdp.step, ": "_values", "pomdp.step returns": "_determined"}
 
@@ -284,7 +298,7 @@ CHECK_OF |= {"pomdp.step, ": "_values", "pomdp.step returns": "_determined"}
 def test_a_broken_promise_is_named(sentence, monkeypatch):
     """Only the check that should see it is run: the others take seconds to compile."""
     chosen = next(check for start, check in CHECK_OF.items() if sentence.startswith(start))
-    monkeypatch.setattr(check, "CHECKS", (getattr(check, chosen),))
+    monkeypatch.setattr(check, "CHECKS", (getattr(check, chosen, None) or getattr(hooks, chosen),))
     domain = VALUES[sentence]()
     assert check.structure_problems(domain) == []
     wrong = check.problems(domain)

@@ -10,6 +10,7 @@ import pytest
 
 from baddr.cli import main
 from baddr.domains import catalog
+from baddr.domains.entry import returns_range
 from baddr.errors import UserError
 from baddr.files import cache
 from baddr.lab.build import build_domain
@@ -59,11 +60,15 @@ def test_a_pomdp_files_belief(tmp_path, capsys):
     assert abs(left - 0.85) < 5 * (0.85 * 0.15 / 4096) ** 0.5  # heard left: Bayes' rule from 1/2
 
 
-def test_presets_of_a_file_explore_by_the_range_of_its_rewards():
+def test_presets_of_a_file_explore_by_the_range_of_its_returns():
+    """The rewards' range times 1 + gamma + ... + gamma^19."""
     tiger = preset(str(EXAMPLES / "tiger.pomdp"), "pomcp")
-    assert (tiger.settings.planner.exploration, tiger.settings.planner.depth, tiger.runs) == (110.0, 20, 16)
+    planner = tiger.settings.planner
+    assert (planner.depth, tiger.runs) == (20, 16)
+    assert planner.exploration == pytest.approx(110 * sum(0.95**t for t in range(20)))
     own = preset(str(MAINTENANCE), "pomcp")  # 2 and -10 are the extremes, met on any random walk
-    assert own.settings.planner.exploration == 12.0
+    assert own.settings.planner.exploration == pytest.approx(12 * sum(0.95**t for t in range(20)))
+    assert returns_range(3.0, 1.0, 4) == 12.0 and returns_range(0.0, 0.5, 4) == 1.0
 
 
 def test_a_files_names_need_no_jax():

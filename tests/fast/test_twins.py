@@ -134,7 +134,7 @@ def planned(planner, gba, num_runs: int = 3):
 
 SEARCHES = {
     "one at a time": HOW,
-    "three in flight": replace(HOW, in_flight=3),
+    "three in flight, Bellman's backup": replace(HOW, in_flight=3, backup="max"),
     "learning": replace(HOW, num_simulations=16, root_sampling=False),
 }
 

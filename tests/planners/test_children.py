@@ -23,7 +23,7 @@ def insert_all(table, entries, observations):
         table, size = carry
         entry, o = x
         known, slot = table.find(entry, o)
-        table, grown = table.put(slot[None], entry[None], o[None], (known == 0)[None], size)
+        table, _, grown = table.put(slot[None], entry[None], o[None], (known == 0)[None], size)
         return (table, grown), (known, grown > size)
 
     return jax.lax.scan(one, (table, jnp.int32(1)), (entries, observations))

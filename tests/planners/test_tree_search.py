@@ -9,16 +9,19 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from bellman import bellman
 from helpers import DATA
-from searches import TIGER, TRUE, WAYS, chain, known, plan, search
+from searches import TIGER, TRUE, WAYS, chain, known, plain_chain, plain_tiger, plan, search
 
 from baddr import prng
+from baddr.core import plain
 from baddr.core.belief_update import initial_belief
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.particles import Particles, uniform_weights
 from baddr.core.planner import best_action
 from baddr.domains import tiger
-from baddr.planners.tree_search import effective_depth, ucb
+from baddr.planners.choice import Hooks, ucb
+from baddr.planners.tree_search import effective_depth
 from baddr.posteriors import Dirichlet
 
 VALUES = json.loads((DATA / "values.json").read_text())
@@ -68,7 +71,7 @@ def test_the_first_return_of_each_action_is_the_whole_rollout():
         exploration=1.0,
         depth=4,
         steps_left=jnp.array([4]),
-        rollout=always_walk,
+        hooks=Hooks(rollout=always_walk),
     )
     np.testing.assert_allclose(found.Q[0], [0 + 0.5 * 1 + 0.25 * 2 + 0.125 * 3, 1 + 1 + 0.75 + 0.5])
 
@@ -84,7 +87,7 @@ def test_a_leaf_value_stands_for_the_rollout():
     adds 1 + .5*(1 + a + .5*(11 + a)): the reward of arriving in 1 + a, and the leaf there. A simulation that
     ends an episode (steps_left 2) has no value below it.
     """
-    settings = dict(num_simulations=3, exploration=0.0, depth=4, leaf_value=leaf)
+    settings = dict(num_simulations=3, exploration=0.0, depth=4, hooks=Hooks(leaf_value=leaf))
     for steps_left, below in ((4, 0.5), (2, 0.0)):
         limit = jnp.full((16,), steps_left)
         found = search(jr.split(prng.key(0), 16), chain(), one_state_belief(16), steps_left=limit, **settings)
@@ -143,7 +146,7 @@ def test_terminal_steps_end_a_simulation():
         exploration=1.0,
         depth=4,
         steps_left=jnp.array([4, 4]),
-        rollout=always_walk,
+        hooks=Hooks(rollout=always_walk),
     )
     np.testing.assert_allclose(found.Q[:, 1], 1.0)
 
@@ -157,7 +160,7 @@ def test_depth_is_limited_by_the_steps_left_of_each_run():
         exploration=1.0,
         depth=4,
         steps_left=jnp.array([1, 2]),
-        rollout=always_walk,
+        hooks=Hooks(rollout=always_walk),
     )
     np.testing.assert_allclose(found.Q, [[0, 1], [0.5, 2.0]])
 
@@ -248,64 +251,32 @@ def test_planning_without_root_sampling_learns_inside_the_simulation():
     assert abs(gap) < 4 * spread / np.sqrt(8)
 
 
-# A second version: recursion, dictionaries, and the formulas as printed.
+# `core.plain`: recursion, dictionaries, and the formulas as printed.
+
+TIGER_ROOT = lambda random: (int(random.integers(2)), 0.85)
+CHAIN_ROOT = lambda random: (0, None)
 
 
-def plain_pouct(generator, num_simulations, u=100.0, depth=30, gamma=0.95, accuracy=0.85):
-    tree = {}
-
-    def step(s, a):
-        if a == 2:
-            o = s if generator.random() < accuracy else 1 - s
-            return s, o, -1.0, False
-        return int(generator.integers(2)), 2, 10.0 if a == s else -100.0, True
-
-    def rollout(s, d):
-        total, weight = 0.0, 1.0
-        while d < depth:
-            s, _, r, end = step(s, int(generator.integers(3)))
-            total, weight, d = total + weight * r, weight * gamma, d + 1
-            if end:
-                break
-        return total
-
-    def simulate(s, d, h):
-        if d == depth:
-            return 0.0
-        N, Q = tree[h]
-        bonus = [Q[a] + u * math.sqrt(math.log(1 + sum(N)) / N[a]) if N[a] else math.inf for a in range(3)]
-        best = [a for a in range(3) if bonus[a] == max(bonus)]
-        a = int(generator.choice(best))
-        s_next, o, r, end = step(s, a)
-        if not end and d + 1 < depth:
-            child = (*h, a, o)
-            if child in tree:
-                r += gamma * simulate(s_next, d + 1, child)
-            else:
-                tree[child] = ([0] * 3, [0.0] * 3)
-                r += gamma * rollout(s_next, d + 1)
-        N[a] += 1
-        Q[a] += (r - Q[a]) / N[a]
-        return r
-
-    tree[()] = ([0] * 3, [0.0] * 3)
-    for _ in range(num_simulations):
-        simulate(int(generator.integers(2)), 0, ())
-    return tree[()]
+def close(ours, theirs):
+    """Means over searches, within 4 standard errors (and rounding)."""
+    ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
+    standard_error = np.sqrt(ours.var(0) / len(ours) + theirs.var(0) / len(theirs))
+    return np.all(np.abs(ours.mean(0) - theirs.mean(0)) <= 4 * standard_error + 1e-5)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_same_distribution_as_a_plain_version(way):
-    """Root visits and values over 200 searches of 100 simulations each; means within 4 standard errors."""
-    generator = np.random.default_rng(0)
-    plain = [plain_pouct(generator, 100) for _ in range(200)]
-    fast = plan(TRUE, num_runs=200, num_particles=1024, num_simulations=100, way=way)
-    for ours, theirs in (
-        (np.asarray(fast.N), np.array([N for N, _ in plain])),
-        (np.asarray(fast.Q), np.array([Q for _, Q in plain])),
-    ):
-        standard_error = np.sqrt(ours.var(0) / 200 + theirs.var(0) / 200)
-        assert np.all(np.abs(ours.mean(0) - theirs.mean(0)) < 4 * standard_error)
+@pytest.mark.parametrize(("way", "backup"), [*((way, "mean") for way in WAYS), ("plain", "max")])
+def test_same_distribution_as_a_plain_version(way, backup):
+    """Root visits and values of tiger, and the sizes of the trees, which are many levels deep: over 200
+    searches of 100 simulations each."""
+    random, by = np.random.default_rng(0), {"mean": plain.po_uct, "max": bellman}[backup]
+    search = plain.Search(plain_tiger, 3, 100.0, 30, 0.95)
+    found = [by(random, search, TIGER_ROOT, 100) for _ in range(200)]
+    settings = dict(num_runs=200, num_particles=1024, num_simulations=100)
+    fast = plan(TRUE, way=way, backup=backup, **settings)
+    assert max(len(h) // 2 for _, tree in found for h in tree) > 3
+    assert close(fast.N, [root.N for root, _ in found])
+    assert close(fast.Q, [root.Q for root, _ in found])
+    assert close(fast.num_nodes, [len(tree) for _, tree in found])
 
 
 def test_no_search_value_of_tiger_exceeds_the_optimum():
@@ -314,43 +285,14 @@ def test_no_search_value_of_tiger_exceeds_the_optimum():
     assert np.all(np.argmax(np.asarray(found.Q), -1) == 2)
 
 
-def plain_chain(generator, num_simulations, u, depth, gamma):
-    """The same recursion on the chain, whose histories are its action sequences."""
-    tree = {(): ([0, 0], [0.0, 0.0])}
-
-    def simulate(s, d, h):
-        if d == depth:
-            return 0.0
-        new = h not in tree
-        if new:  # expand, then roll out uniformly: nothing below is counted
-            tree[h] = ([0, 0], [0.0, 0.0])
-            total = 0.0
-            for i in range(depth - d):
-                s += int(generator.integers(2))
-                total += gamma**i * s
-            return total
-        N, Q = tree[h]
-        score = [Q[a] + u * math.sqrt(math.log(1 + sum(N)) / N[a]) if N[a] else math.inf for a in (0, 1)]
-        a = int(generator.choice([a for a in (0, 1) if score[a] == max(score)]))
-        r = s + a + gamma * simulate(s + a, d + 1, (*h, a))
-        N[a] += 1
-        Q[a] += (r - Q[a]) / N[a]
-        return r
-
-    for _ in range(num_simulations):
-        simulate(0, 0, ())
-    return tree[()]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_each_level_backs_up_the_return_from_its_own_level(way):
+@pytest.mark.parametrize(("way", "backup"), [*((way, "mean") for way in WAYS), ("plain", "max")])
+def test_each_level_backs_up_the_return_from_its_own_level(way, backup):
     """gamma = .3: a return that is not divided by gamma^j looks too small below the root, and the choices
-    there turn into exploration. 300 searches each; means within 4 standard errors."""
-    generator = np.random.default_rng(0)
-    plain = np.array([plain_chain(generator, 100, 0.5, 5, 0.3)[1] for _ in range(300)])
+    there turn into exploration. 300 searches each."""
+    random, by = np.random.default_rng(0), {"mean": plain.po_uct, "max": bellman}[backup]
+    search = plain.Search(plain_chain, 2, 0.5, 5, 0.3)
+    found = [by(random, search, CHAIN_ROOT, 100)[0] for _ in range(300)]
     pomdp = known(chain(discount=0.3, horizon=5))
     settings = dict(num_simulations=100, exploration=0.5, depth=5, num_particles=1)
-    fast = plan(pomdp, num_runs=300, steps_left=5, way=way, **settings)
-    ours = np.asarray(fast.Q)
-    standard_error = np.sqrt((ours.var(0) + plain.var(0)) / 300)
-    assert np.all(np.abs(ours.mean(0) - plain.mean(0)) < 4 * standard_error)
+    fast = plan(pomdp, num_runs=300, steps_left=5, way=way, backup=backup, **settings)
+    assert close(fast.Q, [root.Q for root in found]) and close(fast.N, [root.N for root in found])

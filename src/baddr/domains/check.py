@@ -19,6 +19,7 @@ from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.pomdp import POMDP, Dynamics, SplitDynamics
 from baddr.domains.domain import Domain
 from baddr.domains.entry import Preset
+from baddr.domains.hooks import HOOK_CHECKS, hook_shapes
 from baddr.domains.probabilities import WALKERS, probabilities, walk
 from baddr.domains.shapes import (
     SEED,
@@ -55,7 +56,12 @@ def structure_problems(domain: Any) -> list[str]:
     return (
         list(_sizes(domain.pomdp))
         or list(_pomdp_shapes(domain.pomdp))
-        or [*_simulator_shapes(domain), *_prior_shapes(domain), *_names_and_presets(domain)]
+        or [
+            *_simulator_shapes(domain),
+            *_prior_shapes(domain),
+            *hook_shapes(domain),
+            *_names_and_presets(domain),
+        ]
     )
 
 
@@ -118,7 +124,7 @@ def _simulator(name: str, D: Any, pomdp: POMDP) -> Problems:
 
 
 def _prior_shapes(domain: Domain) -> Problems:
-    """the prior's other members: counts, graphs, is_legal, learned, leaf_value"""
+    """the prior's other members: counts, graphs, is_legal, learned"""
     pomdp, s = domain.pomdp, zeros(domain.pomdp)[0]
     S, A, Z = pomdp.num_states, pomdp.num_actions, pomdp.num_observations
     if domain.counts is not None:
@@ -133,8 +139,6 @@ def _prior_shapes(domain: Domain) -> Problems:
             yield f"graphs[{name!r}] has other sizes than the pomdp: {sizes(graph)}, not {sizes(pomdp)}"
     if domain.is_legal is not None:
         yield from traced("is_legal(s)", domain.is_legal, (s,), (kinds(pomdp)["bool"],))
-    if domain.leaf_value is not None:
-        yield from traced("leaf_value(s)", domain.leaf_value, (s,), (kinds(pomdp)["float"],))
     if domain.learned not in ("TO", "T", "O"):
         yield f"learned must be 'TO', 'T' or 'O', not {domain.learned!r}"
     elif domain.learned != "TO" and not isinstance(pomdp.dynamics, SplitDynamics):  # type: ignore[attr-defined]
@@ -172,10 +176,12 @@ def problems(domain: Any) -> list[str]:
 def checked(domain: Domain) -> list[str]:
     """What `problems` looks at, in words; what a domain does not have is left out."""
     has = {"simulators": domain.expected_simulator or domain.sample_simulator, "counts": domain.counts}
-    has |= {"is_legal": domain.is_legal, "leaf_value": domain.leaf_value, "describe": domain.describe}
+    members = ("is_legal", "describe", "leaf_value", "legal", "rollout", "preferred")
+    has |= {name: getattr(domain, name) for name in members}
+    has["hooks"] = any(getattr(domain, name) is not None for name in members[2:])
     lines = [
         inspect.getdoc(check) or ""
-        for check in (_sizes, _pomdp_shapes, _prior_shapes, _names_and_presets, *CHECKS)
+        for check in (_sizes, _pomdp_shapes, _prior_shapes, hook_shapes, _names_and_presets, *CHECKS)
     ]
     return [line for line in lines if has.get(line.partition(":")[0], True)]
 
@@ -251,14 +257,6 @@ def _legal(domain: Domain) -> Problems:
             yield f"is_legal refuses {refused[0].tolist()}, a state that an episode can be in"
 
 
-def _leaf(domain: Domain) -> Problems:
-    """leaf_value: finite"""
-    if domain.leaf_value is not None:
-        value = np.asarray(jax.jit(jax.vmap(domain.leaf_value))(jnp.asarray(walk(domain.pomdp).s)))
-        if not np.all(np.isfinite(value)):
-            yield "leaf_value is not finite in a state that an episode can be in"
-
-
 def _describes(domain: Domain) -> Problems:
     """describe: names for numbers and vectors about a belief"""
     if domain.describe is None:
@@ -297,6 +295,6 @@ CHECKS: tuple[Callable[[Domain], Problems], ...] = (
     _simulator_probabilities,
     _rows,
     _legal,
-    _leaf,
+    *HOOK_CHECKS,
     _describes,
 )

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 from jaxtyping import Array, Bool, Key
 
 from baddr.core.particles import Particles
-from baddr.core.pomdp import POMDP, Dynamics, Scalar, State
+from baddr.core.pomdp import POMDP, Action, Dynamics, Scalar, State
 from baddr.domains.entry import Names, Preset
 from baddr.domains.render import Renderer
 from baddr.errors import UserError
@@ -32,6 +32,9 @@ class Domain:
     is_legal: Callable[[State], Bool[Array, ""]] | None = None  # the states to train networks on; None: all
     learned: str = "TO"  # the halves of D that networks learn; the other one is given
     leaf_value: Callable[[State], Scalar] | None = None  # estimates the value below the tree; None: rollouts
+    rollout: Callable[[Key[Array, ""], State], Action] | None = None  # the policy below it; None: random
+    legal: Callable[[State], Bool[Array, " A"]] | None = None  # the actions that are allowed; None: all
+    preferred: Callable[[State], Bool[Array, " A"]] | None = None  # those a planner should try first
     describe: Describe | None = None  # the belief's `model` entry
     names: Names | None = None  # what its numbers mean; None: numbers for names
     renderer: Renderer | None = None  # how it looks; None: a table of its features

@@ -63,13 +63,23 @@ def learners(
     }
 
 
+FILE_DEPTH = 20  # of the search in domains that come from files
+
+
+def returns_range(rewards: float, discount: float, depth: int = FILE_DEPTH) -> float:
+    """How far returns of so many steps can lie apart, where rewards lie in a range of this size: what the
+    exploration constant u must be measured by. 1 where all rewards are equal."""
+    steps = depth if discount >= 1 else (1 - discount**depth) / (1 - discount)
+    return rewards * steps or 1.0
+
+
 def file_presets(exploration: float) -> dict[str, Preset]:
     """For domains that come from files: the sizes are ours, and `quick` and `paper` are the same."""
     sizes = Preset(
         runs=16,
         episodes=20,
         groups={
-            "planner": PoUct(num_simulations=1024, exploration=exploration, depth=20),
+            "planner": PoUct(num_simulations=1024, exploration=exploration, depth=FILE_DEPTH),
             "filter": Importance(num_particles=1024, resample_below=128.0),
             "network": Network(hidden=32, dropout=0.1, inputs="onehot", learning_rate=0.005),
             "pretrain": Pretrain(batches=4096, batch_size=64, learning_rate=0.005, optimizer="adam"),

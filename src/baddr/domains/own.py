@@ -15,7 +15,7 @@ from dataclasses import asdict, field, make_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
-from baddr.domains.entry import Entry, Names, Preset, file_presets, numbered
+from baddr.domains.entry import FILE_DEPTH, Entry, Names, Preset, file_presets, numbered, returns_range
 from baddr.errors import UserError
 
 PLAIN = (bool, int, float, str)
@@ -170,10 +170,11 @@ def names_of(domain: Any) -> Names:
 
 
 def presets_of(domain: Any) -> dict[str, Preset]:
-    """Those of the domain; others explore by the range of the rewards on random walks, at least 1."""
+    """Those of the domain; others explore by the range of returns of the rewards on random walks."""
     if {"quick", "paper"} <= set(domain.presets):
         return dict(domain.presets)
     from baddr.domains.probabilities import walk
 
-    r = walk(domain.pomdp).r
-    return file_presets(max(1.0, float(r.max() - r.min()))) | dict(domain.presets)
+    r, pomdp = walk(domain.pomdp).r, domain.pomdp
+    depth = min(FILE_DEPTH, pomdp.horizon)
+    return file_presets(returns_range(float(r.max() - r.min()), pomdp.discount, depth)) | dict(domain.presets)

@@ -20,7 +20,8 @@ from baddr.fast.loops import one_by_one, over_all
 from baddr.fast.table_search import By, Limits, search_tables
 from baddr.fast.tables import Rows, draws_once, has_tables, rows_that_matter, tables, tabulate
 from baddr.fast.tuning import MOST_ROWS
-from baddr.planners.tree_search import TreeSearch, samples_roots, search
+from baddr.planners.choice import Hooks
+from baddr.planners.tree_search import TreeSearch, is_published, samples_roots, search
 
 
 class FastSearch(Planner):
@@ -37,7 +38,9 @@ class FastSearch(Planner):
     @property
     def stream(self) -> str:
         """What the random numbers of a search depend on."""
-        return "tree" if self.by == "tree" else "tables"
+        if self.by != "tree":
+            return "tables"
+        return "tree" if is_published(self.how) else "round trip"
 
     def plan(
         self,
@@ -78,8 +81,7 @@ def fast_search(how: TreeSearch, pomdp: POMDP) -> FastSearch:
     rows = None
     if isinstance(pomdp, GBAPOMDP) and samples_roots(how, pomdp) and draws_once(pomdp.posterior):
         rows = rows_that_matter(pomdp.pomdp, MOST_ROWS)
-    plain = min(how.in_flight, how.num_simulations) == 1 and how.rollout is None and how.leaf_value is None
-    if not plain or not has_tables(pomdp, rows):
+    if not is_published(how) or how.hooks != Hooks() or not has_tables(pomdp, rows):
         return FastSearch(how, rows, "tree")
     if on_cpu() and not small_loops_are_compiled():
         warnings.warn(

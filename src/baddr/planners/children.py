@@ -39,8 +39,9 @@ class Children(eqx.Module):
         o: Int[Array, "places observation_features"],
         leaf: Bool[Array, " places"],
         size: Int[Array, ""],
-    ) -> tuple["Children", Int[Array, ""]]:
-        """With the new children of all places at a `leaf`, numbered from `size` on; and the new size.
+    ) -> tuple["Children", Places, Int[Array, ""]]:
+        """With the new children of all places at a `leaf`, numbered from `size` on; the number of each (0
+        where none was made), and the new size.
 
         Places that want the same child share it; of several that want different ones in one slot, the first
         gets it. All places with one slot write the same, so the order of their writes does not matter.
@@ -75,11 +76,12 @@ class DenseChildren(Children):
         o: Int[Array, "places observation_features"],
         leaf: Bool[Array, " places"],
         size: Int[Array, ""],
-    ) -> tuple["DenseChildren", Int[Array, ""]]:
+    ) -> tuple["DenseChildren", Places, Int[Array, ""]]:
         _, rank, number = _share(slot, leaf)
         slot = jnp.where(leaf, slot, self.node.shape[0] - 1)
-        node = self.node.at[slot].set(jnp.where(leaf, size + rank, 0), **IN_PLACE)
-        return DenseChildren(node, self.observation_sizes), size + number
+        made = jnp.where(leaf, size + rank, 0)
+        node = self.node.at[slot].set(made, **IN_PLACE)
+        return DenseChildren(node, self.observation_sizes), made, size + number
 
 
 class HashedChildren(Children):
@@ -110,16 +112,18 @@ class HashedChildren(Children):
         o: Int[Array, "places observation_features"],
         leaf: Bool[Array, " places"],
         size: Int[Array, ""],
-    ) -> tuple["HashedChildren", Int[Array, ""]]:
+    ) -> tuple["HashedChildren", Places, Int[Array, ""]]:
         leaf = leaf & (slot < self.node.shape[0] - 1)
         first, rank, number = _share(slot, leaf)
         slot = jnp.where(leaf, slot, self.node.shape[0] - 1)
         row = jnp.where(leaf, size + rank, self.entry.shape[0] - 1)
-        return HashedChildren(
-            self.node.at[slot].set(jnp.where(leaf, size + rank, 0), **IN_PLACE),
+        made = jnp.where(leaf, size + rank, 0)
+        children = HashedChildren(
+            self.node.at[slot].set(made, **IN_PLACE),
             self.entry.at[row].set(jnp.where(leaf, entry[first], 0), **IN_PLACE),
             self.o.at[row].set(jnp.where(leaf[:, None], o[first], 0), **IN_PLACE),
-        ), size + number
+        )
+        return children, made, size + number
 
 
 def no_children(num_nodes: int, num_actions: int, observation_sizes: tuple[int, ...]) -> Children:

@@ -1,7 +1,7 @@
 """PO-UCT as a value: what is chosen about it. The search itself is in `tree_search`. Needs no JAX."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from baddr.core.checks import wrong
 
@@ -20,10 +20,12 @@ class PoUct:
     depth: int = 0
     """Depth of the search. 0: to the end of the episode."""
     in_flight: int = 0
-    """Simulations in flight in one tree. 1: PO-UCT as published. 0: chosen so that few runs fill the
-    device."""
+    """Simulations in flight in one tree; they choose in turn. 1: PO-UCT as published. 0: chosen so that few
+    runs fill the device."""
     root_sampling: bool = True
     """Draw one model at the root of a simulation and keep it (Alg. 2). Off: simulations learn as they go."""
+    backup: Literal["mean", "max"] = "mean"
+    """The value of a node. mean: of its returns, as published. max: that of its best action (Bellman)."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -31,17 +33,23 @@ class PoUct:
             (self.num_simulations >= 1, "planner.num-simulations must be at least 1"),
             (self.exploration >= 0, "planner.exploration must not be negative"),
             (self.depth >= 0, "planner.depth must be 0 (to the end of the episode) or more"),
+            (self.backup in ("mean", "max"), "planner.backup must be mean or max"),
         )
 
     def build(self, domain: Any = None) -> "TreeSearch":
-        """The planner for a domain, whose own estimate of values is used below the tree."""
+        """The planner for a domain, with what the domain knows of good play (`Hooks`)."""
+        from baddr.planners.choice import Hooks
         from baddr.planners.tree_search import TreeSearch
 
+        known = {name: getattr(domain, name, None) for name in Hooks._fields}
+        if self.backup == "mean":  # a bound would stay in the means of all nodes above it
+            known["upper"] = None
         return TreeSearch(
             num_simulations=self.num_simulations,
             exploration=self.exploration,
             depth=self.depth,
             in_flight=max(1, self.in_flight),
             root_sampling=self.root_sampling,
-            leaf_value=getattr(domain, "leaf_value", None),
+            backup=self.backup,
+            hooks=Hooks(**known),
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from baddr.core.checks import wrong
-from baddr.domains.entry import Entry, Names, Preset, by_module, file_presets
+from baddr.domains.entry import FILE_DEPTH, Entry, Names, Preset, by_module, file_presets, returns_range
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,16 @@ def names(settings: CassandraSettings) -> Names:
 
 
 def presets(settings: CassandraSettings) -> dict[str, Preset]:
-    """Explores by the range of the file's rewards, at least 1."""
+    """Explores by the range of the file's returns."""
     from baddr.domains.cassandra.format import read
 
     if not settings.path:
         return file_presets(1.0)
     with warnings.catch_warnings(action="ignore"):  # what it warns of is said when the domain is made
-        R = read(settings.path).R
-    return file_presets(max(1.0, float(R.max() - R.min())))
+        model = read(settings.path)
+    discount = model.discount if settings.discount < 0 else settings.discount
+    depth = min(FILE_DEPTH, settings.horizon)
+    return file_presets(returns_range(float(model.R.max() - model.R.min()), discount, depth))
 
 
 ENTRY = Entry(
