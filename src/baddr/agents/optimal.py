@@ -14,7 +14,7 @@ class Solver:
 
     precision: float = 1e-3
     """Stop when the bounds on the optimal value are this close."""
-    trials: int = 500
+    trials: int = 300
     """Stop after so many trials. Not after some time: equal settings give equal policies."""
 
     def problems(self) -> list[str]:

@@ -8,7 +8,8 @@ from baddr.solve.initial import blind_backup, informed_backup, layers
 from baddr.solve.model import SparseModel
 
 SAME_BITS = 36  # beliefs whose probabilities agree in so many bits are one node: 11 digits
-MOST_COMPARED = 10**9  # numbers, to find vectors that others exceed
+MOST_EXACT = 500  # vectors of a layer; of more, a policy has those that are best at one of so many beliefs
+MOST_WITNESSES = 2000
 SMALLEST_GAIN = 1e-10  # of a backup, in proportion to the values, that is worth an entry
 
 
@@ -74,10 +75,21 @@ class Graph:
                     found |= after
                 elif left > 0:
                     wanted[left - 1] |= after
-        numbers = [np.array(sorted(found)) for found in wanted]
-        kept = [undominated(bounds.alphas.rows[i]) for bounds, i in zip(self.layers, numbers, strict=True)]
-        blind = [i < self.model.num_actions for i in numbers]
-        return [i[keep | of_blind] for i, keep, of_blind in zip(numbers, kept, blind, strict=True)]
+        return [
+            self._reduced(bounds, np.array(sorted(found)))
+            for bounds, found in zip(self.layers, wanted, strict=True)
+        ]
+
+    def _reduced(self, bounds: Bounds, numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
+        """Without the vectors that others exceed; of very many, those that are best at some belief met."""
+        alphas = bounds.alphas.rows[numbers]
+        if len(numbers) <= MOST_EXACT:
+            keep = undominated(alphas)
+        else:
+            nodes = list(self.nodes.values())
+            some = nodes[:: -(-len(nodes) // MOST_WITNESSES)]
+            keep = np.isin(np.arange(len(numbers)), [np.argmax(alphas[:, n.support] @ n.p) for n in some])
+        return numbers[keep | (numbers < self.model.num_actions)]
 
 
 class Node:
@@ -178,13 +190,11 @@ class Node:
 
 
 def undominated(alphas: Float64[np.ndarray, "N S"]) -> Bool[np.ndarray, " N"]:
-    """The vectors that no other one exceeds everywhere; of equal ones one. All, if looking takes
-    long."""
+    """The vectors that no other one exceeds everywhere; of equal ones one."""
     keep = np.ones(len(alphas), bool)
-    if len(alphas) * alphas.size <= MOST_COMPARED:
-        for i, alpha in enumerate(alphas):
-            keep[i] = False
-            keep[i] = not np.any(np.all(alphas[keep] >= alpha, axis=1))
+    for i, alpha in enumerate(alphas):
+        keep[i] = False
+        keep[i] = not np.any(np.all(alphas[keep] >= alpha, axis=1))
     return keep
 
 

@@ -64,7 +64,7 @@ def solve(
     """Tighten both bounds until the budget is used up. The same trials give the same solution."""
     check(model, horizon)
     start = time.perf_counter()
-    deadline, sweep_seconds = start + budget.seconds, 0.0
+    deadline = start + budget.seconds
     graph = Graph(model, horizon)
     trials = backups = 0
     while True:
@@ -81,10 +81,8 @@ def solve(
         backups += trial(graph, wanted, hopeful, deadline)
         trials += 1
         if backups >= BACKUPS_PER_SWEEP[horizon is not None] * len(graph.nodes):
-            now = time.perf_counter()
-            if now + sweep_seconds < deadline:  # another one would not end in time
-                sweep(graph)
-                backups, sweep_seconds = 0, time.perf_counter() - now
+            sweep(graph, deadline)
+            backups = 0
     return _solution(graph, trials, start)
 
 

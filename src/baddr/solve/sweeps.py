@@ -4,7 +4,9 @@ Where each belief refers to others, for its best action and each observation, th
 of an equation, which a few repeated backups approach. Trials alone would take a walk for each of them.
 """
 
-from collections.abc import Callable
+import itertools
+import time
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,19 +22,24 @@ Array = Float64[np.ndarray, "..."]
 Vectors = Float64[np.ndarray, "n S"]
 
 
-def sweep(graph: Graph) -> None:
-    """Tighten both bounds at all beliefs."""
+def sweep(graph: Graph, deadline: float) -> None:
+    """Tighten both bounds at all beliefs, or at some where time is up before."""
     if graph.horizon is None:
-        sweep_vectors(graph)
-        sweep_points(graph)
+        sweep_vectors(graph, deadline)
+        sweep_points(graph, deadline)
     else:
-        sweep_layers(graph)
+        sweep_layers(graph, deadline)
 
 
-def sweep_layers(graph: Graph) -> None:
+def in_time(nodes: list[Node], deadline: float) -> Iterator[Node]:
+    """Bounds that are not brought up to date are true, too."""
+    return itertools.takewhile(lambda _: time.perf_counter() < deadline, nodes)
+
+
+def sweep_layers(graph: Graph, deadline: float) -> None:
     """From the last step up, so that each belief finds what was found below it."""
     nodes = sorted(graph.nodes.values(), key=lambda node: node.left)
-    for node in nodes:
+    for node in in_time(nodes, deadline):
         node.backup()
     for left, bounds in enumerate(graph.layers, start=1):
         own = [node.own.best for node in nodes if node.left == left]
@@ -40,7 +47,7 @@ def sweep_layers(graph: Graph) -> None:
         bounds.settle(np.unique(np.concatenate([*own, *next, np.arange(graph.model.num_actions)])))
 
 
-def sweep_points(graph: Graph) -> None:
+def sweep_points(graph: Graph, deadline: float) -> None:
     """Above: an MDP whose states are the points (Lovejoy, 1991). What follows a point is a point too, with
     weight lambda, and a rest that the initial bound has settled. Its value bounds that of the POMDP."""
     bounds = graph.layers[0]
@@ -48,8 +55,8 @@ def sweep_points(graph: Graph) -> None:
     if not nodes:
         return
     tables = [node.own for node in nodes]
-    for table in tables:
-        table.update_upper()
+    for node in in_time(nodes, deadline):
+        node.own.update_upper()
     r = np.stack([node.r for node in nodes])
     cells = np.concatenate([i * r.shape[1] + node.actions for i, node in enumerate(nodes)])
     column = lambda name: np.concatenate([getattr(table, name)[:-1] for table in tables])
@@ -61,7 +68,7 @@ def sweep_points(graph: Graph) -> None:
         return np.minimum(v, Q.max(axis=1))
 
     before = bounds.values.rows[:, 0].copy()
-    for node, old, new in zip(nodes, before, _repeated(backup, before), strict=True):
+    for node, old, new in zip(nodes, before, _repeated(backup, before, deadline), strict=True):
         node.lower_point(float(new), float(old))
 
 
@@ -74,12 +81,12 @@ class Controller(NamedTuple):
     stay: Int[np.ndarray, " m"]  # their numbers among all vectors
 
 
-def sweep_vectors(graph: Graph) -> None:
+def sweep_vectors(graph: Graph, deadline: float) -> None:
     """Below: the beliefs as a controller. The vector of a belief is the value of starting there; it is at
     first what it was so far."""
     bounds, model = graph.layers[0], graph.model
     nodes = list(graph.nodes.values())  # whose tables have all that follows, and last themselves
-    for node in nodes:
+    for node in in_time(nodes, deadline):
         node.own.update_lower()
     bounds.settle(np.unique([node.best for node in nodes]))
     actions, refers, stay = controller = _controller(bounds, nodes)
@@ -93,7 +100,8 @@ def sweep_vectors(graph: Graph) -> None:
                 Y[mine] = backed_up(model, a, alphas, refers[mine])
         return Y
 
-    _keep(graph, nodes, controller, _repeated(backup, bounds.alphas.rows[[node.best for node in nodes]]))
+    start = bounds.alphas.rows[[node.best for node in nodes]]
+    _keep(graph, nodes, controller, _repeated(backup, start, deadline))
 
 
 def _controller(bounds: Bounds, nodes: list[Node]) -> Controller:
@@ -119,13 +127,13 @@ def _keep(graph: Graph, nodes: list[Node], controller: Controller, X: Vectors) -
         bounds.add_alpha(X[i], int(controller.actions[i]), referred, nodes[i])
 
 
-def _repeated(backup: Callable[[Array], Array], x: Array) -> Array:
-    """Backups until they change little."""
+def _repeated(backup: Callable[[Array], Array], x: Array, deadline: float) -> Array:
+    """Backups until they change little, or time is up."""
     first = None
     for _ in range(MOST_BACKUPS):
         before, x = x, backup(x)
         change = float(np.max(np.abs(x - before)))
         first = change if first is None else first
-        if change <= SMALLEST_CHANGE * first:
+        if change <= SMALLEST_CHANGE * first or time.perf_counter() >= deadline:
             break
     return x
