@@ -26,7 +26,7 @@ from baddr.errors import UserError
 from baddr.fast.choose import fast_agent
 from baddr.files.toml import merge
 from baddr.lab.build import build_agent, build_domain
-from baddr.lab.experiment import merged
+from baddr.lab.experiment import asked_in, merged
 from baddr.lab.experiment import preset as preset_of
 
 try:
@@ -216,7 +216,8 @@ def player(
 
     player("tiger", "ba-pomcp", planner={"num_simulations": 1024}, domain={"horizon": 10})
     """
-    experiment = merged(preset_of(name, agent, preset), {"seed": seed, **settings}, "player")
+    start = preset_of(name, agent, preset, kinds=asked_in(settings))
+    experiment = merged(start, {"seed": seed, **settings}, "player")
     experiment.check()
     return Player(build_agent(experiment, build_domain(experiment)), seed)
 

@@ -9,8 +9,8 @@ import functools
 import hashlib
 import importlib
 import inspect
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -59,15 +59,27 @@ def is_of(group: str, settings: Any) -> bool:
     return known or isinstance(settings, _wanted(group))
 
 
-def with_kind(agent: AgentSettings, group: str, kind: str) -> AgentSettings:
-    """The agent with another kind of planner or filter. A filter, or a built-in planner, keeps what both
-    have."""
+def kind_with(group: str, names: frozenset[str], settings: Any) -> str | None:
+    """The kind that has settings of these names, where the one at hand has not: who sets
+    planner.num-simulations wants PO-UCT."""
+    named = lambda kind: {f.name for f in fields(kind)} if is_dataclass(kind) else set()
+    if names <= named(settings):
+        return None
+    return next((kind for kind, home in KINDS[group].items() if names <= named(find(home))), None)
+
+
+def with_kind(agent: AgentSettings, group: str, kind: str, presets: Iterable[Any] = ()) -> AgentSettings:
+    """The agent with another kind of planner or filter: the preset's, where it has one. Otherwise a filter,
+    or a built-in planner, keeps what both have."""
     groups = agent.groups()
     if group not in groups:
         raise UserError(f"This agent has no {group}; it has {', '.join(groups) or 'no settings'}.")
-    old, new = groups[group], settings_of(group, kind)
+    ready = [value for value in presets if kind_of(group, value) == kind]
+    old, new = groups[group], ready[0] if ready else settings_of(group, kind)
     if type(old) is type(new):
         return agent
+    if ready:
+        return replace(agent, **{group: new})  # type: ignore[type-var]
     if hasattr(type(new), "own_kind") and group != "filter":  # its words may mean something else
         return replace(agent, **{group: new})  # type: ignore[type-var]
     before = {f.name: getattr(old, f.name) for f in fields(old)}

@@ -5,18 +5,18 @@ import io
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_origin
 
 import tyro
 
-from baddr.agents.kinds import with_kind
+from baddr.agents.kinds import KINDS
 from baddr.cli.help import HELP, agent_help, command_help
 from baddr.domains.catalog import DOMAINS, entry, is_python
 from baddr.errors import UserError
 from baddr.files.toml import merge, read_toml
-from baddr.lab.experiment import AnyExperiment, experiment_type, from_toml, kinds_in, preset
+from baddr.lab.experiment import AnyExperiment, asked_in, experiment_type, from_toml, kinds_in, preset
 
 E = TypeVar("E")
 
@@ -89,12 +89,20 @@ def _start(name: str, flags: Sequence[str], config: str, domain: Any) -> tuple[A
     kinds, flags = kinds_of(flags)
     agent = flag_value(flags, "agent", values.get("agent", "own" if "posterior" in kinds else "baddr"))
     prepare_for([*kinds.values(), *kinds_in(values).values()], flag_value(flags, "device", "auto"))
-    start = preset(name, agent, flag_value(flags, "preset", values.get("preset", "quick")), domain)
-    if config:
-        start = from_toml(Path(config), start)
-    for group, kind in kinds.items():
-        start = replace(start, settings=with_kind(start.settings, group, kind))
-    return start, flags
+    asked = {**asked_in(values), **{group: names for group, names in settings_in(flags).items()}}
+    asked |= {**kinds_in(values), **kinds}
+    start = preset(name, agent, flag_value(flags, "preset", values.get("preset", "quick")), domain, asked)
+    return (from_toml(Path(config), start) if config else start), flags
+
+
+def settings_in(flags: Sequence[str]) -> dict[str, frozenset[str]]:
+    """The names of settings that flags give, of the groups of which there are several kinds."""
+    found: dict[str, set[str]] = {}
+    for flag in flags:
+        group, dot, name = flag.removeprefix("--").partition("=")[0].partition(".")
+        if flag.startswith("--") and dot and group in KINDS:
+            found.setdefault(group, set()).add(name.removeprefix("no-").replace("-", "_"))
+    return {group: frozenset(names) for group, names in found.items()}
 
 
 def kinds_of(flags: Sequence[str]) -> tuple[dict[str, str], Sequence[str]]:

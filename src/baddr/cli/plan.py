@@ -1,6 +1,7 @@
 """`baddr plan DOMAIN`."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -17,6 +18,9 @@ E = TypeVar("E")
 class Plan(Generic[E]):
     """The root of the search after a given history, as JSON on stdout.
 
+    Q and visits of the actions and the one that is chosen. A belief tree also gives Q_upper, the bounds from
+    above (its Q are those from below), and the gap between the bounds on the value.
+
     examples:
       baddr plan tiger --agent ba-pomcp --history history.json --simulations 4096
     """
@@ -31,6 +35,9 @@ class Plan(Generic[E]):
 
 def main(arguments: Sequence[str]) -> int:
     options = parse_with_domain(Plan, "plan", arguments, Plan)
+    if options.simulations is not None and "planner" in options.experiment.settings.groups():
+        arguments = [re.sub("^--simulations(?==|$)", "--planner.num-simulations", x) for x in arguments]
+        options = parse_with_domain(Plan, "plan", arguments, Plan)  # a planner that has simulations
     experiment = with_setting(options.experiment, "planner", "num_simulations", options.simulations)
     if experiment.agent == "random":
         raise does_not_plan(experiment.agent)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from baddr.core.filters import Importance
+from baddr.planners.belief_tree.settings import MOST_STATES, BeliefTree
 from baddr.planners.po_uct import PoUct
 from baddr.posteriors.settings import Network, Pretrain
 
@@ -45,11 +46,20 @@ class Preset:
     groups: Mapping[str, Any]
     # Settings of the domain that belong to the preset
     domain: Mapping[str, Any] = field(default_factory=dict)
+    # By group: settings of other kinds, for those who ask for one (--planner.kind)
+    others: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def changed(self, runs: int, episodes: int, **groups: Any) -> "Preset":
-        """For so many runs and episodes, with other settings in some groups: `pretrain={"batches": 512}`."""
-        new = {name: replace(self.groups[name], **changes) for name, changes in groups.items()}
-        return replace(self, runs=runs, episodes=episodes, groups={**self.groups, **new})
+        """For so many runs and episodes, with other settings in some groups (`pretrain={"batches": 512}`), or
+        another kind of them (`planner=BeliefTree()`)."""
+        new, others = dict(self.groups), dict(self.others)
+        for name, given in groups.items():
+            old = self.groups[name]
+            if isinstance(given, Mapping):
+                new[name] = replace(old, **given)
+            else:
+                new[name], others[name] = given, (old, *others.get(name, ()))
+        return replace(self, runs=runs, episodes=episodes, groups=new, others=others)
 
 
 def learners(
@@ -73,8 +83,9 @@ def returns_range(rewards: float, discount: float, depth: int = FILE_DEPTH) -> f
     return rewards * steps or 1.0
 
 
-def file_presets(exploration: float) -> dict[str, Preset]:
-    """For domains that come from files: the sizes are ours, and `quick` and `paper` are the same."""
+def file_presets(exploration: float, num_states: int) -> dict[str, Preset]:
+    """For domains that come from files: the sizes are ours. `quick` plans by a belief tree, where there are
+    not too many states for its bounds."""
     sizes = Preset(
         runs=16,
         episodes=20,
@@ -85,7 +96,8 @@ def file_presets(exploration: float) -> dict[str, Preset]:
             "pretrain": Pretrain(batches=4096, batch_size=64, learning_rate=0.005, optimizer="adam"),
         },
     )
-    return {"quick": sizes, "paper": sizes, **learners()}
+    quick = sizes.changed(sizes.runs, sizes.episodes, planner=BeliefTree())
+    return {"quick": quick if num_states <= MOST_STATES else sizes, "paper": sizes, **learners()}
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from baddr.domains.probabilities import walk
 from baddr.domains.shapes import SEED, Kind, Problems, kinds, traced, zeros
 
 MASKS = ("legal", "preferred")
+BOUNDS = ("lower", "upper")
 
 
 def hook_shapes(domain: Domain) -> Problems:
-    """hooks: shapes and types of rollout, legal, preferred and leaf_value"""
+    """hooks: shapes and types of rollout, legal, preferred, leaf_value, lower and upper"""
     pomdp, s = domain.pomdp, zeros(domain.pomdp)[0]
     if domain.rollout is not None:
         action = Kind("an action", (), jnp.int32)
@@ -23,8 +24,12 @@ def hook_shapes(domain: Domain) -> Problems:
     for name in MASKS:
         if getattr(domain, name) is not None:
             yield from traced(f"{name}(s)", getattr(domain, name), (s,), (mask,))
+    number = kinds(pomdp)["float"]
     if domain.leaf_value is not None:
-        yield from traced("leaf_value(s)", domain.leaf_value, (s,), (kinds(pomdp)["float"],))
+        yield from traced("leaf_value(s)", domain.leaf_value, (s,), (number,))
+    for name in BOUNDS:
+        if getattr(domain, name) is not None:
+            yield from traced(f"{name}(s, steps_left)", getattr(domain, name), (s, jnp.int32(1)), (number,))
 
 
 def leaf_is_finite(domain: Domain) -> Problems:

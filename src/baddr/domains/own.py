@@ -177,4 +177,6 @@ def presets_of(domain: Any) -> dict[str, Preset]:
 
     r, pomdp = walk(domain.pomdp).r, domain.pomdp
     depth = min(FILE_DEPTH, pomdp.horizon)
-    return file_presets(returns_range(float(r.max() - r.min()), pomdp.discount, depth)) | dict(domain.presets)
+    u = returns_range(float(r.max() - r.min()), pomdp.discount, depth)
+    bounded = None not in (domain.lower, domain.upper)  # they make up for the size
+    return file_presets(u, 1 if bounded else pomdp.num_states) | dict(domain.presets)

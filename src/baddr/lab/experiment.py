@@ -9,7 +9,7 @@ from tyro.conf import arg
 
 from baddr.agents import AGENTS
 from baddr.agents.base import AgentSettings
-from baddr.agents.kinds import KINDS, agent_class, kind_of, type_of, with_kind
+from baddr.agents.kinds import KINDS, agent_class, kind_of, kind_with, type_of, with_kind
 from baddr.domains.catalog import entry, short_name
 from baddr.domains.entry import Entry, Preset
 from baddr.errors import UserError, nearest
@@ -18,10 +18,11 @@ from baddr.files.toml import merge, read_toml, to_toml
 
 D = TypeVar("D")
 A = TypeVar("A")
+Asked = str | frozenset[str]  # a kind, or names of settings that a kind must have
 
 PRESETS = {
-    "quick": "minutes on a laptop: the paper's planner and filter, fewer runs and episodes",
-    "paper": "the sizes of the paper's appendix",
+    "quick": "minutes on a laptop: the planner that is best for the domain, fewer runs and episodes",
+    "paper": "the planner and the sizes of the paper's appendix",
 }
 
 
@@ -97,19 +98,21 @@ def preset(
     agent: str = "baddr",
     preset: str = "quick",
     settings: Any = None,
-    kinds: Mapping[str, str] | None = None,
+    kinds: Mapping[str, Asked] | None = None,
 ) -> AnyExperiment:
     """The experiment that a domain (of these settings, or its own), an agent and a preset stand for.
 
     A preset may bring settings of the domain too; a config file and flags come after it and win. `kinds` are
-    those of the agent's groups that are not the preset's.
+    those of the agent's groups that are not the preset's, or the names of settings that they must have.
     """
     chosen, cls = entry(name), agent_class(agent)
     settings = chosen.settings if settings is None else settings
     sizes = preset_of(chosen, nearest("preset", preset, PRESETS), cls, settings)
     mine = agent_of(cls, sizes)
-    for group, kind in (kinds or {}).items():
-        mine = with_kind(mine, group, kind)
+    for group, asked in (kinds or {}).items():
+        kind = asked if isinstance(asked, str) else _kind_with(mine, group, asked)
+        if kind is not None:
+            mine = with_kind(mine, group, kind, sizes.others.get(group, ()))
     return Experiment(
         domain=replace(settings, **sizes.domain),
         settings=mine,
@@ -118,6 +121,11 @@ def preset(
         runs=sizes.runs,
         episodes=sizes.episodes,
     )
+
+
+def _kind_with(agent: AgentSettings, group: str, names: frozenset[str]) -> str | None:
+    groups = agent.groups()
+    return kind_with(group, names, groups[group]) if group in groups else None
 
 
 def preset_of(entry: Entry, name: str, agent: type[AgentSettings], settings: Any) -> Preset:
@@ -142,6 +150,12 @@ def kinds_in(values: Mapping[str, Any]) -> dict[str, str]:
     """The kinds that the tables of a config file name."""
     tables = {group: values[group] for group in KINDS if isinstance(values.get(group), Mapping)}
     return {group: str(table["kind"]) for group, table in tables.items() if "kind" in table}
+
+
+def asked_in(values: Mapping[str, Any]) -> dict[str, Asked]:
+    """The kinds that the tables of a config file name, or else the names of the settings in them."""
+    tables = {group: values[group] for group in KINDS if isinstance(values.get(group), Mapping)}
+    return {group: frozenset(table) for group, table in tables.items()} | kinds_in(values)
 
 
 def from_toml(path: Path, start: AnyExperiment) -> AnyExperiment:

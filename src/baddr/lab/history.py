@@ -194,6 +194,9 @@ def plan_json(key: Key[Array, ""], agent: Agent, world: POMDP, after: After) -> 
     belief = jax.tree.map(lambda x: x[None], after.belief)
     plans = eqx.filter_jit(agent.plan)(key_plan[None], belief, jnp.array([world.horizon - after.t]))
     plan = jax.tree.map(lambda x: x[0], plans)
+    bounds = {}
+    if plan.upper is not None and plan.gap is not None:
+        bounds = {"Q_upper": np.asarray(plan.upper, np.float64).tolist(), "gap": float(plan.gap)}
     return {
         "Q": np.asarray(plan.Q, np.float64).tolist(),
         "visits": np.asarray(plan.N, np.int64).tolist(),
@@ -201,4 +204,4 @@ def plan_json(key: Key[Array, ""], agent: Agent, world: POMDP, after: After) -> 
         "num_simulations": int(plan.N.sum()),
         "num_nodes": int(plan.num_nodes),
         "simulated_steps": int(plan.num_steps),
-    }
+    } | bounds

@@ -14,7 +14,7 @@ from baddr.domains.catalog import DOMAINS, entry
 from baddr.errors import UserError
 from baddr.files.store import Folder, load_results
 from baddr.files.toml import merge
-from baddr.lab.experiment import AnyExperiment, merged, preset
+from baddr.lab.experiment import AnyExperiment, asked_in, merged, preset
 from baddr.lab.progress import progress as shown
 
 OWN = "own"  # the name of an agent that is given as a value
@@ -93,7 +93,7 @@ def _experiment(name: str, agent: Any, settings: Mapping[str, Any]) -> AnyExperi
     domain = merge(_Domain(entry(name).settings), {"domain": tables.pop("domain", {})}, "run").domain
     sizes = tables.pop("preset", "quick")
     if isinstance(agent, str):
-        return _changed(preset(name, agent, sizes, domain), tables)
+        return _changed(preset(name, agent, sizes, domain, asked_in(tables)), tables)
     own = set(tables) - {"runs", "episodes", "seed", "chunk_size", "trace"}
     if own:
         raise UserError(f"{sorted(own)[0]}: an agent that is a value has its settings; change them there.")

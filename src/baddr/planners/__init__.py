@@ -3,6 +3,6 @@
 
 PLANNERS = {
     "po-uct": "baddr.planners.po_uct:PoUct",
-    "belief-tree": "baddr.planners.belief_tree:BeliefTree",
+    "belief-tree": "baddr.planners.belief_tree.settings:BeliefTree",
     "uniform": "baddr.planners.uniform:Uniform",
 }

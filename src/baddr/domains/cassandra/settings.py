@@ -52,12 +52,13 @@ def presets(settings: CassandraSettings) -> dict[str, Preset]:
     from baddr.domains.cassandra.format import read
 
     if not settings.path:
-        return file_presets(1.0)
+        return file_presets(1.0, 1)
     with warnings.catch_warnings(action="ignore"):  # what it warns of is said when the domain is made
         model = read(settings.path)
     discount = model.discount if settings.discount < 0 else settings.discount
     depth = min(FILE_DEPTH, settings.horizon)
-    return file_presets(returns_range(float(model.R.max() - model.R.min()), discount, depth))
+    u = returns_range(float(model.R.max() - model.R.min()), discount, depth)
+    return file_presets(u, len(model.states))
 
 
 ENTRY = Entry(

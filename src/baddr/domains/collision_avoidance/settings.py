@@ -6,6 +6,7 @@ from typing import ClassVar
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
 from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import PoUct
 from baddr.posteriors.settings import Network, Pretrain
 
@@ -72,11 +73,13 @@ PAPER = Preset(
     },
 )
 
+TREE = BeliefTree(num_expansions=16, num_particles=256)
+
 
 def presets(settings: CollisionAvoidanceSettings) -> dict[str, Preset]:
     return {
-        "quick": PAPER.changed(64, 100),
-        "quick/network": PAPER.changed(32, 100),
+        "quick": PAPER.changed(64, 100, planner=TREE),
+        "quick/network": PAPER.changed(32, 100, planner=TREE),
         "paper": PAPER,
         **learners(600_000, learning_rate=1e-4, num_particles=30),
     }

@@ -6,6 +6,7 @@ from typing import ClassVar
 from baddr.core.checks import wrong
 from baddr.core.filters import Rejection
 from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import PoUct
 from baddr.posteriors.settings import Network, Pretrain
 
@@ -68,6 +69,9 @@ PAPER_9 = PAPER_3.changed(
     pretrain={"batches": 16384, "batch_size": 256, "learning_rate": 0.0025},
 )
 
+TREE = BeliefTree(num_expansions=16, num_particles=256)
+MOST_LANES_OF_A_TREE = 5  # n 6^n states: more would be too many for its bounds
+
 
 def presets(settings: RoadRacingSettings) -> dict[str, Preset]:
     """The paper has columns for 3 and 9 lanes; from 6 lanes on we take the latter."""
@@ -81,8 +85,9 @@ def presets(settings: RoadRacingSettings) -> dict[str, Preset]:
         network, fits = {"hidden": 64, "inputs": "onehot"}, fits | {"learning_rate": 0.005}
         quick = paper.changed(4, 10, network=network, pretrain=fits)
     rate, episodes = (3e-4, 20_000) if large else (1e-3, 40_000)
+    tree = {"planner": TREE} if settings.lanes <= MOST_LANES_OF_A_TREE else {}
     return {
-        "quick": paper.changed(64, 40),
+        "quick": paper.changed(64, 40, **tree),
         "quick/network": quick,
         "paper": paper,
         **learners(episodes, learning_rate=rate, num_particles=15),

@@ -6,6 +6,7 @@ from typing import ClassVar
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
 from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import PoUct
 from baddr.posteriors.settings import Network, Pretrain
 
@@ -65,12 +66,14 @@ PAPER = Preset(
     },
 )
 
+TREE = BeliefTree(num_expansions=16, num_particles=512)
+
 
 def presets(settings: Doors) -> dict[str, Preset]:
     return {
-        "quick": PAPER.changed(64, 100),
+        "quick": PAPER.changed(64, 100, planner=TREE),
         # Eight of the table's 1, 4 or 8: one alone hardly learns in so few episodes (docs/results.md).
-        "quick/network": PAPER.changed(24, 40, pretrain={"num_networks": 8}),
+        "quick/network": PAPER.changed(24, 40, planner=TREE, pretrain={"num_networks": 8}),
         "paper": PAPER,
         **learners(40_000, learning_rate=1e-4, num_particles=30),
     }

@@ -15,7 +15,6 @@ from baddr.core.posterior import Posterior
 from baddr.planners.belief_tree.bounds import Draws, Model, Rows
 
 MOST_ROWS, MOST_ROWS_KNOWN = 256, 768  # states: of more, s' are drawn
-MOST_STATES = 100_000
 EVALUATIONS = 4096  # of D in each (s, a), over the particles that the mean is taken of
 FEWEST, MOST_PARTICLES = 8, 256  # of them
 ROWS_AT_ONCE = 1 << 20  # numbers

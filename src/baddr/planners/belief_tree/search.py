@@ -26,7 +26,6 @@ from baddr.core.pomdp import POMDP
 from baddr.errors import UserError
 from baddr.planners.belief_tree.bounds import Bounds, Own, value_iteration
 from baddr.planners.belief_tree.mean_model import (
-    MOST_STATES,
     is_known,
     mean_model,
     observation_table,
@@ -44,10 +43,11 @@ from baddr.planners.belief_tree.nodes import (
     root_weights,
     tables_of,
 )
+from baddr.planners.belief_tree.settings import MOST_STATES
 from baddr.planners.tree_search import effective_depth
 from baddr.posteriors.known import Known
 
-LARGEST_TABLES = 1 << 17  # numbers in p(s', o | s, a) of a plan's models
+LARGEST_TABLES = 1 << 19  # numbers in p(s', o | s, a) of a plan's models
 
 
 class TreeOfBeliefs(PreparedPlanner):

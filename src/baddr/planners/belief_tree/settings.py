@@ -8,22 +8,23 @@ from baddr.core.checks import wrong
 if TYPE_CHECKING:
     from baddr.planners.belief_tree.search import TreeOfBeliefs
 
+MOST_STATES = 100_000  # over which bounds are found by value iteration
+
 
 @dataclass(frozen=True)
 class BeliefTree:
     """Best-first search over beliefs with bounds on their values."""
 
     num_expansions: int = 32
-    """Beliefs that a plan expands at most. It stops before where the best action is certain."""
+    """Beliefs that a plan expands at most."""
     num_particles: int = 256
-    """Particles of the belief that a plan works with. Where the filter has fewer: each of them, as often as
-    they fit, with another draw of its model."""
+    """Particles of a plan. Where the filter has fewer, each draws several models."""
     num_observations: int = 16
-    """Where there are more than 64 observations: how many are followed after each action, the likeliest."""
+    """Observations that are followed after an action, where there are more than 64."""
     precision: float = 0.001
-    """A plan stops where the bounds on the value are closer than this."""
+    """Stop where the bounds on the value are this close."""
     stop_when_certain: bool = True
-    """Stop as soon as no other action can be the best. Off: go on for closer bounds."""
+    """Stop as soon as no other action can be the best."""
     depth: int = 0
     """Depth of the tree. 0: to the end of the episode."""
 
