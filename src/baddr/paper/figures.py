@@ -47,6 +47,8 @@ AGENT_STYLES = {
 }
 # Counts of one particle where all tables of the paper's graph of 9 lanes are stored (docs/factored.md).
 COUNTS_9_LANES = 4_081_467_852
+# The paper's planner, whatever a preset prefers: the kind that has simulations.
+PUBLISHED = {"planner": frozenset({"num_simulations"})}
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def curve(
     **others: Any,
 ) -> Curve:
     """`agent` on `domain` at the preset's settings; `quick` holds the runs and episodes of the quick one."""
-    start = preset(domain.name, agent, sizes.preset, domain)
+    start = preset(domain.name, agent, sizes.preset, domain, PUBLISHED)
     experiment = replace(start.changed(**(changes or {})), seed=sizes.seed)
     if sizes.quick:
         experiment = replace(experiment, **quick)
@@ -143,7 +145,7 @@ def curve(
 
 def timed(sizes: Sizes, domain: Any, agent: str, label: str, panel: str) -> Curve:
     """One run at the paper's sizes of planner, filter and network, a few steps of it."""
-    experiment = preset(domain.name, agent, "paper", domain)
+    experiment = preset(domain.name, agent, "paper", domain, PUBLISHED)
     # How well the networks fit does not matter much for the time of a step; 512 batches are enough to act.
     if pretrain := experiment.settings.groups().get("pretrain"):
         trained = replace(pretrain, batches=min(pretrain.batches, 512), max_gap=100.0)
@@ -170,7 +172,7 @@ def tiger_baddr(sizes: Sizes, models: int = 0, **others: Any) -> Curve:
 
 
 def tiger_networks(sizes: Sizes, agent: str, models: int, **others: Any) -> Curve:
-    start = preset("tiger", agent, sizes.preset)
+    start = preset("tiger", agent, sizes.preset, kinds=PUBLISHED)
     changes = {"pretrain": replace(start.settings.pretrain, num_networks=models)}
     label = f"{'BADDr' if agent == 'baddr' else 'filtering'}, {models} network{'s' * (models > 1)}"
     name = agent if agent == "baddr" and models == (8 if sizes.quick else 1) else f"{agent}-{models}"
@@ -190,7 +192,8 @@ def tiger_pomcp(sizes: Sizes) -> Curve:
 
 def road_baddr(sizes: Sizes, lanes: int, **others: Any) -> Curve:
     quick = {"runs": 12, "episodes": 20} if lanes < 6 else {"runs": 8, "episodes": 12}
-    start = preset("road-racing", "baddr", sizes.preset, RoadRacingSettings(lanes=lanes))
+    lanes_settings = RoadRacingSettings(lanes=lanes)
+    start = preset("road-racing", "baddr", sizes.preset, lanes_settings, PUBLISHED)
     if not sizes.quick:  # the table's SGD does not train these networks
         fits = ROAD_3_PRETRAIN if lanes < 6 else ROAD_9_PRETRAIN
         others["changes"] = {"pretrain": replace(start.settings.pretrain, **fits)}
@@ -223,7 +226,7 @@ def room_curve(sizes: Sizes, size: int, agent: str, **others: Any) -> Curve:
     label = f"BADDr, {size} x {size}" if agent == "baddr" else f"POMCP, {size} x {size}"
     name = others.pop("name", f"{agent}-{size}")
     if agent == "baddr" and not sizes.quick:  # the table's 512 batches leave them far from their simulators
-        start = preset("gridverse", agent, "paper", room(size))
+        start = preset("gridverse", agent, "paper", room(size), PUBLISHED)
         others["changes"] = {"pretrain": replace(start.settings.pretrain, **GRIDVERSE_PRETRAIN)}
     return curve(sizes, name, label, room(size), agent, quick, **others)
 
