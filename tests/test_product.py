@@ -273,9 +273,10 @@ def smaller(command: list[str]) -> list[str]:
     the same, and what one of them compiled the others find. Later flags win."""
     name, flags, cut = command[0], set(command), []
     if name in ("run", "sweep", "belief", "plan"):
-        cut = f"{small(*agents_of(command))} {SMALL_DOMAIN[Path(command[1]).name.partition(':')[0]]}".split()
-        if any(flag.startswith("--planner.kind") for flag in flags):  # which has settings of its own
-            cut = [word for word in cut if word not in SMALL["planner"].split()]
+        sizes = small(*agents_of(command))
+        if any(flag.startswith(("--planner.kind", "--planner.num-expansions")) for flag in flags):
+            sizes = sizes.replace(SMALL["planner"], "")  # another planner has settings of its own
+        cut = f"{sizes} {SMALL_DOMAIN[Path(command[1]).name.partition(':')[0]]}".split()
         cut += SIZE.split() if name in ("run", "sweep") else []
     if name == "solve":
         cut = f"{SMALL_DOMAIN[Path(command[1]).name.partition(':')[0]]} --seconds 1".split()

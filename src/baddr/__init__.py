@@ -10,7 +10,7 @@ Values:
 | `GBAPOMDP(pomdp, posterior)` | again a `POMDP`, whose state is (s, theta)                             |
 | `Particles`                  | the belief                                                             |
 | `Importance`, `Rejection`    | filters: (belief, a, o) -> the next belief                             |
-| `PoUct`                      | a planner: belief -> a plan, the values of the actions                 |
+| `PoUct`, `BeliefTree`        | planners: belief -> a plan, the values of the actions                  |
 | `Agent`                      | a GBA-POMDP, a filter and a planner                                    |
 
 and three functions: `pretrain` (simulators -> networks), `start` and `advance` (plan, act, update, learn; run
@@ -53,6 +53,7 @@ _HOMES = {
     "Planner": "core.planner",
     "Plan": "core.planner",
     "PoUct": "planners.po_uct",
+    "BeliefTree": "planners.belief_tree",
     "TreeSearch": "planners.tree_search",
     "Agent": "core.agent",
     "compile_small_loops": "fast.compiler",
