@@ -40,6 +40,8 @@ SMALL = {  # by group of an agent's settings
     "--pretrain.max-gap 100",
     "dpfrl": "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4",
 }
+TREE = "--planner.num-expansions 2 --planner.num-particles 8"  # in place of simulations
+BY_A_TREE = ("pomcp", "fba-pomcp", "filtering")  # these plan so in `plan`, and the others by simulations
 SMALL_DOMAIN = {  # settings that are not among these are the default ones
     "tiger": "--domain.horizon 4",
     "factored-tiger": "--domain.horizon 4 --domain.irrelevant 1",
@@ -147,10 +149,31 @@ def test_run(domain, agent, tmp_path):
     assert (tmp_path / "out" / "curve.png").stat().st_size > 0
 
 
+@pytest.mark.parametrize(
+    ("domain", "agent"),
+    [
+        ("tiger", "baddr"),
+        ("collision-avoidance", "baddr"),
+        ("road-racing", "fba-pomcp"),
+        ("gridverse", "filtering"),
+        ("examples/machine.pomdp", "ba-pomcp"),
+        ("examples/maintenance.py", "pomcp"),
+    ],
+)
+def test_run_by_a_tree(domain, agent, tmp_path):
+    """Two episodes, so that bounds are worked out again; then a third one, by a resume."""
+    flags = pair(domain, agent).replace(SMALL["planner"], TREE)
+    succeed(f"run {flags} --runs 2 --episodes 2 --out {tmp_path / 'out'}")
+    succeed(f"resume {tmp_path / 'out'} --episodes 3")
+    results = baddr.load_results(tmp_path / "out")
+    assert list(results["episode"]) == [0, 1, 2] * 2 and np.all(np.isfinite(results["return"]))
+
+
 @pytest.mark.parametrize(("domain", "agent"), every_pair)
 def test_belief_and_plan(domain, agent, tmp_path):
     """After two steps: probabilities that sum to one; as many visits as simulations, of which one is best."""
     belief, plan = (with_history(command, domain, agent, tmp_path) for command in ("belief", "plan"))
+    plan = plan.replace(SMALL["planner"], TREE) if agent in BY_A_TREE else plan
     if agent in WITHOUT_BELIEF:
         assert "keeps no belief" in refusal(belief)
     else:
@@ -161,7 +184,8 @@ def test_belief_and_plan(domain, agent, tmp_path):
         assert "does not plan" in refusal(plan)
     else:
         found = json.loads(succeed(plan))
-        simulations = len(found["Q"]) if agent == "optimal" else 8  # which looks at every action once
+        once = agent == "optimal" or agent in BY_A_TREE  # they look at every action once
+        simulations = len(found["Q"]) if once else 8
         assert sum(found["visits"]) == simulations and found["visits"][found["action"]] > 0
         assert all(map(math.isfinite, found["Q"]))
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Int, Int64, Key
+from jaxtyping import Array, Bool, Int, Int64, Key, PyTree
 
 from baddr import prng
 from baddr.core.agent import Agent, step_keys
@@ -165,7 +165,8 @@ class Player:
     def __init__(self, agent: Agent, seed: int = 0):
         self.agent = fast_agent(agent)
         self.key = jr.fold_in(prng.key(seed), 0)  # run 0 of this seed
-        self.belief: Particles = _initial_belief(agent, self.key)
+        self.belief: Particles
+        self.belief, self.prepared = _initial_belief(self.agent, self.key)
         self.episode = self.t = 0
         self.action: int | None = None  # that the next observation answers
         self.over = False
@@ -174,7 +175,8 @@ class Player:
     def reset(self) -> None:
         """The next episode begins: states are redrawn from p_s0, the belief about the model stays."""
         if self.t > 0:
-            self.belief = _next_episode(self.agent, self.key, self.belief, *self._clock(self.t - 1))
+            given = self.agent, self.key, self.belief, *self._clock(self.t - 1)
+            self.belief, self.prepared = _next_episode(*given)
             self.episode, self.t = self.episode + 1, 0
         self.action, self.over = None, False
 
@@ -182,7 +184,8 @@ class Player:
         """The action that the planner prefers; asked again before the next observation, the same one."""
         self._check_running()
         if self.action is None:
-            self.action = int(_act(self.agent, self.key, self.belief, *self._clock(self.t)))
+            clock = self._clock(self.t)
+            self.action = int(_act(self.agent, self.key, self.belief, self.prepared, *clock))
         return self.action
 
     def observe(
@@ -223,18 +226,26 @@ def player(
 
 
 @eqx.filter_jit
-def _initial_belief(agent: Agent, key: Key[Array, ""]) -> Particles:
+def _initial_belief(agent: Agent, key: Key[Array, ""]) -> tuple[Particles, PyTree]:
+    """And what the planner prepares for the first episode."""
     key_belief, _ = jr.split(jr.fold_in(key, 0))
-    return agent.initial_belief(key_belief)
+    belief = agent.initial_belief(key_belief)
+    return belief, agent.prepare(jr.fold_in(key_belief, 1), belief)
 
 
 @eqx.filter_jit
 def _act(
-    agent: Agent, key: Key[Array, ""], belief: Particles, episode: Int[Array, ""], t: Int[Array, ""]
+    agent: Agent,
+    key: Key[Array, ""],
+    belief: Particles,
+    prepared: PyTree,
+    episode: Int[Array, ""],
+    t: Int[Array, ""],
 ) -> Action:
     keys = step_keys(key, episode, t)
     steps_left = jnp.maximum(agent.gba.horizon - t, 1)  # an environment may go on for longer
-    root = agent.plan(keys.plan[None], jax.tree.map(lambda x: x[None], belief), steps_left[None])
+    alone = jax.tree.map(lambda x: x[None], (keys.plan, belief, steps_left, jnp.array(True), prepared))
+    root = agent.plan(*alone)
     return best_action(keys.action, jax.tree.map(lambda x: x[0], root))
 
 
@@ -255,10 +266,11 @@ def _update(
 @eqx.filter_jit
 def _next_episode(
     agent: Agent, key: Key[Array, ""], belief: Particles, episode: Int[Array, ""], t: Int[Array, ""]
-) -> Particles:
-    """With the key of the last episode's last step, t."""
-    key_belief = step_keys(key, episode, t).next_episode
-    return agent.next_episode(key_belief, belief)
+) -> tuple[Particles, PyTree]:
+    """With the keys of the last episode's last step, t. And what the planner prepares for the next one."""
+    keys = step_keys(key, episode, t)
+    belief = agent.next_episode(keys.next_episode, belief)
+    return belief, agent.prepare(jr.fold_in(keys.plan, 1), belief)
 
 
 def _checked_observation(observation: Any, sizes: tuple[int, ...]) -> Int[Array, " features"]:

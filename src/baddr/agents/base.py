@@ -92,7 +92,9 @@ class Bayesian(AgentSettings):
         return bayesian(request, self.prior(request), self.groups(), planner, describe)
 
     def seconds_per_step(self, platform: str) -> float:
-        simulations = getattr(self.groups().get("planner"), "num_simulations", 0)
+        planner = self.groups().get("planner")
+        simulations = getattr(planner, "num_simulations", 0)
+        simulations += getattr(planner, "num_expansions", 0) * getattr(planner, "num_particles", 0) // 4
         return 1e-6 * MICROSECONDS_PER_STEP.get(platform, 0.01) * 3 * simulations
 
 

@@ -152,7 +152,11 @@ class BayesianLife(Life):
         """Its belief (twice: before and after an update) and its search tree."""
         belief = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.like().belief)
         planner = self.agent.planner
-        search = _bytes_of_search(planner, self.agent.gba, belief) if isinstance(planner, FastSearch) else 0
+        search = 0
+        if isinstance(planner, FastSearch):
+            search = _bytes_of_search(planner, self.agent.gba, belief)
+        elif isinstance(planner, FastTree):
+            search = _bytes_of_tree(planner, self.agent, belief)
         return 2 * bytes_of(belief) + search
 
 
@@ -189,6 +193,17 @@ def _bytes_of_search(planner: FastSearch, gba: GBAPOMDP, belief: PyTree) -> int:
     return (
         8 * nodes * A + bytes_of(children) + bytes_of(eqx.filter_eval_shape(roots, planner, gba, belief, key))
     )
+
+
+def _bytes_of_tree(planner: FastTree, agent: Agent, belief: PyTree) -> int:
+    """Of a run's tree of beliefs, and of its bounds."""
+
+    def start(planner: FastTree, agent: Agent, belief: Any, key: Key[Array, ""]) -> PyTree:
+        prepared = agent.prepare(key, belief)
+        return planner.start(agent.gba, key, belief, jnp.int32(1), jnp.array(True), prepared).tree, prepared
+
+    key = jax.eval_shape(lambda: prng.key(0))
+    return bytes_of(eqx.filter_eval_shape(start, planner, agent, belief, key))
 
 
 def bytes_of(tree: PyTree) -> int:
