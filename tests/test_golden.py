@@ -30,14 +30,15 @@ RECORD = Path(__file__).parent / "data" / "golden.json"
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 SIZE = "--runs 3 --episodes 3 --chunk-size 2 --seed 7"
-REJECT = "--planner.num-simulations 32 --filter.num-particles 64"
+ONE = "--planner.in-flight 1"  # PO-UCT as published
+REJECT = f"--planner.num-simulations 32 --filter.num-particles 64 {ONE}"
 SEARCH = f"{REJECT} --filter.resample-below 32"
 NETWORK = "--pretrain.batches 16 --pretrain.max-gap 100 --network.hidden 16"
 REWARDS = "--planner.exploration {}"  # u as files' presets once had it: the range of rewards
 LEARNER = "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4"
 COMMANDS = {
     "tiger-baddr": f"tiger {SEARCH} {NETWORK} --pretrain.num-networks 2",
-    "tiger-baddr-many-in-flight": f"tiger {SEARCH} {NETWORK} --planner.in-flight 4",
+    "tiger-baddr-many-in-flight": f"tiger {SEARCH.replace(ONE, '--planner.in-flight 4')} {NETWORK}",
     "tiger-baddr-rejection": f"tiger {REJECT} {NETWORK} --filter.kind rejection",
     "tiger-baddr-redrawn-masks": f"tiger {SEARCH} {NETWORK} --network.redraw-masks",
     "tiger-baddr-many-particles": f"tiger {SEARCH} {NETWORK} --filter.num-particles 256 --trace 0",

@@ -8,7 +8,7 @@ from typing import Any
 
 from baddr.core.filters import Importance
 from baddr.planners.belief_tree.settings import MOST_STATES, BeliefTree
-from baddr.planners.po_uct import PoUct
+from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
 
 Feature = tuple[str, tuple[str, ...]]  # a feature's name and the names of its values
@@ -90,14 +90,15 @@ def file_presets(exploration: float, num_states: int) -> dict[str, Preset]:
         runs=16,
         episodes=20,
         groups={
-            "planner": PoUct(num_simulations=1024, exploration=exploration, depth=FILE_DEPTH),
+            "planner": PoUct(num_simulations=1024, exploration=exploration, depth=FILE_DEPTH, in_flight=1),
             "filter": Importance(num_particles=1024, resample_below=128.0),
             "network": Network(hidden=32, dropout=0.1, inputs="onehot", learning_rate=0.005),
             "pretrain": Pretrain(batches=4096, batch_size=64, learning_rate=0.005, optimizer="adam"),
         },
     )
-    quick = sizes.changed(sizes.runs, sizes.episodes, planner=BeliefTree())
-    return {"quick": quick if num_states <= MOST_STATES else sizes, "paper": sizes, **learners()}
+    ours = sizes.changed(sizes.runs, sizes.episodes, planner=IMPROVED)
+    tree = ours.changed(sizes.runs, sizes.episodes, planner=BeliefTree())
+    return {"quick": tree if num_states <= MOST_STATES else ours, "paper": sizes, **learners()}
 
 
 @dataclass(frozen=True)

@@ -42,10 +42,10 @@ from baddr.prng import STREAMS
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 LARGEST_CHUNK = {"cpu": 64, "gpu": 4096}
-# Simulations in flight, over all runs of a chunk, that fill the device: about where more stopped paying in
-# docs/results.md.
-WIDTH = {"cpu": 16, "gpu": 4096}
-SIMULATIONS_PER_PLACE = 1024  # fewer cost return: see docs/results.md
+# Simulations in flight, over all runs of a chunk, that fill the device: about where more stop paying.
+WIDTH = {"cpu": 8, "gpu": 4096}
+FEWEST_IN_FLIGHT = 3  # two are no faster than one, whose search is simpler
+MOST_IN_FLIGHT = 64  # of a tree: so many cost no return (docs/po-uct.md)
 # Of the device's memory that a chunk may be computed to need. A GPU has all runs in flight at once, and was
 # seen to need twice as much.
 MEMORY_SHARE = {"cpu": 0.5, "gpu": 0.3}
@@ -77,12 +77,13 @@ def choose_chunk_size(experiment: AnyExperiment, life: Life, place: Place) -> in
 
 
 def choose_in_flight(experiment: AnyExperiment, life: Life, place: Place) -> int:
-    """Simulations of a tree in flight: what few runs need to fill the device, while it costs no return; one
-    where tables are searched."""
+    """Simulations of a tree in flight: what few runs need to fill the device; one where tables are
+    searched."""
     if life.method.get("search") == "tables":
         return 1
     width = WIDTH.get(place.platform, 4096) // experiment.chunk_size
-    return max(1, min(width, experiment.settings.planner.num_simulations // SIMULATIONS_PER_PLACE))
+    width = min(width, MOST_IN_FLIGHT, experiment.settings.planner.num_simulations)
+    return width if width >= FEWEST_IN_FLIGHT else 1
 
 
 def choose_keeping(experiment: AnyExperiment, life: Life, place: Place, disk: int) -> Literal["yes", "no"]:

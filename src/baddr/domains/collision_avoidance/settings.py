@@ -7,7 +7,7 @@ from baddr.core.checks import wrong
 from baddr.core.filters import Importance
 from baddr.domains.entry import Entry, Names, Preset, by_module, learners
 from baddr.planners.belief_tree import BeliefTree
-from baddr.planners.po_uct import PoUct
+from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
 
 
@@ -66,20 +66,21 @@ PAPER = Preset(
     runs=35000,
     episodes=500,
     groups={
-        "planner": PoUct(num_simulations=256, exploration=1000.0),
+        "planner": PoUct(num_simulations=256, exploration=1000.0, in_flight=1),
         "filter": Importance(num_particles=128, resample_below=32.0),
         "network": Network(hidden=64, dropout=0.5, learning_rate=0.0005, learn_observation=False),
         "pretrain": Pretrain(batches=8192, batch_size=32, learning_rate=0.05, optimizer="sgd"),
     },
 )
 
+OURS = PAPER.changed(PAPER.runs, PAPER.episodes, planner=IMPROVED)
 TREE = BeliefTree(num_expansions=16, num_particles=256)
 
 
 def presets(settings: CollisionAvoidanceSettings) -> dict[str, Preset]:
     return {
-        "quick": PAPER.changed(64, 100, planner=TREE),
-        "quick/network": PAPER.changed(32, 100, planner=TREE),
+        "quick": OURS.changed(64, 100, planner=TREE),
+        "quick/network": OURS.changed(32, 100, planner=TREE),
         "paper": PAPER,
         **learners(600_000, learning_rate=1e-4, num_particles=30),
     }

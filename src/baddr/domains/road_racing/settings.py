@@ -7,7 +7,7 @@ from baddr.core.checks import wrong
 from baddr.core.filters import Rejection
 from baddr.domains.entry import Entry, Names, Preset, by_module, learners
 from baddr.planners.belief_tree import BeliefTree
-from baddr.planners.po_uct import PoUct
+from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
 
 
@@ -55,7 +55,7 @@ PAPER_3 = Preset(
     runs=1000,
     episodes=200,
     groups={
-        "planner": PoUct(num_simulations=128, exploration=15.0, depth=3),
+        "planner": PoUct(num_simulations=128, exploration=15.0, depth=3, in_flight=1),
         "filter": Rejection(num_particles=1024),
         # The table has an online learning rate for nine lanes only; that three lanes share it is our choice.
         "network": Network(hidden=32, dropout=0.1, learning_rate=0.0001),
@@ -80,14 +80,15 @@ def presets(settings: RoadRacingSettings) -> dict[str, Preset]:
     # With the table's SGD the networks hardly learn anything; with Adam, and longer, they fit. With larger
     # rates they fit better, but learn more slowly online (docs/domains/road-racing.md).
     fits = {"batches": 8192, "batch_size": 64, "learning_rate": 0.002, "optimizer": "adam"}
-    quick = paper.changed(8, 20, pretrain=fits)
+    ours = paper.changed(paper.runs, paper.episodes, planner=IMPROVED)
+    quick = ours.changed(8, 20, pretrain=fits)
     if large:  # 1024 particles with networks of 256 nodes would take hours
         network, fits = {"hidden": 64, "inputs": "onehot"}, fits | {"learning_rate": 0.005}
-        quick = paper.changed(4, 10, network=network, pretrain=fits)
+        quick = ours.changed(4, 10, network=network, pretrain=fits)
     rate, episodes = (3e-4, 20_000) if large else (1e-3, 40_000)
     tree = {"planner": TREE} if settings.lanes <= MOST_LANES_OF_A_TREE else {}
     return {
-        "quick": paper.changed(64, 40, **tree),
+        "quick": ours.changed(64, 40, **tree),
         "quick/network": quick,
         "paper": paper,
         **learners(episodes, learning_rate=rate, num_particles=15),

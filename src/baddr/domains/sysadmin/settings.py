@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
 from baddr.domains.entry import Entry, Names, Preset, by_module, learners
-from baddr.planners.po_uct import PoUct
+from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
 
 
@@ -48,7 +48,7 @@ SIZES = Preset(  # not in the paper: the sizes are ours
     runs=64,
     episodes=50,
     groups={
-        "planner": PoUct(num_simulations=1024, exploration=10.0, depth=10),
+        "planner": PoUct(num_simulations=1024, exploration=10.0, depth=10, in_flight=1),
         "filter": Importance(num_particles=512, resample_below=128.0),
         "network": Network(hidden=64, dropout=0.1, learning_rate=0.0005),
         "pretrain": Pretrain(batches=8192, batch_size=64, learning_rate=0.05, optimizer="sgd"),
@@ -58,8 +58,8 @@ SIZES = Preset(  # not in the paper: the sizes are ours
 
 def presets(settings: SysadminSettings) -> dict[str, Preset]:
     return {
-        "quick": SIZES,
-        "quick/network": SIZES.changed(8, SIZES.episodes),
+        "quick": SIZES.changed(SIZES.runs, SIZES.episodes, planner=IMPROVED),
+        "quick/network": SIZES.changed(8, SIZES.episodes, planner=IMPROVED),
         "paper": SIZES,
         **learners(),
     }
