@@ -700,6 +700,27 @@ MUTANTS = [
         "at_least=False",
         "test_reproduce.py::reach or episodes or never or bound",
     ),
+    Mutant(
+        "our curve plans as the paper's does",
+        "paper",
+        "experiment=e.changed(planner=tree),",
+        "experiment=e,",
+        "test_reproduce.py::published_planner",
+    ),
+    Mutant(
+        "a figure's curves plan as the quick preset does",
+        "paper",
+        "start = preset(domain.name, agent, sizes.preset, domain, PUBLISHED)",
+        "start = preset(domain.name, agent, sizes.preset, domain)",
+        "test_reproduce.py::published_planner",
+    ),
+    Mutant(
+        "a claim is about our curve",
+        "paper",
+        'difference("baddr", "ba-pomcp", "last")',
+        'difference("baddr-tree", "ba-pomcp", "last")',
+        "test_reproduce.py::planner_alone",
+    ),
     # --- the store ---
     Mutant(
         "a damaged checkpoint is whole",

@@ -185,6 +185,28 @@ def test_paper_sizes_are_those_of_the_appendix():
     assert rooms == {8: 4, 16: 4, 32: 8}
 
 
+@pytest.mark.parametrize("sizes", [QUICK, PAPER], ids=["quick", "paper"])
+def test_every_curve_has_the_published_planner_but_ours(sizes):
+    kinds = {"paper": set(), "ours": set()}
+    for figure in FIGURES.values():
+        for curve in figure.curves(sizes):
+            if planner := curve.experiment.settings.groups().get("planner"):
+                kinds["ours" if "(ours)" in curve.label else "paper"].add(type(planner).__name__)
+    assert kinds == {"paper": {"PoUct"}, "ours": {"BeliefTree"}}
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_our_curve_differs_in_its_planner_alone_and_no_claim_is_about_it(name):
+    curves = {curve.name: curve for curve in FIGURES[name].curves(QUICK)}
+    ours, theirs = curves["baddr-tree"].experiment, curves["baddr"].experiment
+    assert ours.changed(planner=theirs.settings.planner) == theirs
+    data = made_up(FIGURES[name], QUICK)
+    published = {name: rows for name, rows in data.results.items() if name != "baddr-tree"}
+    without = replace(data, results=published, samples={})
+    for claim in FIGURES[name].claims(QUICK):
+        assert claim.measure(without) == claim.measure(data)
+
+
 def test_the_tables_of_nine_lanes_are_counted_right():
     from baddr.domains.road_racing import make_domain
     from baddr.posteriors.factored import num_counts
@@ -237,8 +259,9 @@ def test_what_figure_a_draws():
     (panel,) = pictures.panels(FIGURES["a"], QUICK, data)
     assert panel.xlabel == "episode (each point: the mean of 8)" and panel.scale == "linear"
     labels = ["BADDr, 8 networks (24 runs, 6 ensembles)", "BA-POMCP (4 runs)", "FBA-POMCP (4 runs)"]
+    labels += ["BADDr with the belief tree (ours) (24 runs, 6 ensembles)"]
     assert [series.label for series in panel.series] == labels
-    ours, tables, _ = panel.series
+    ours, tables, _, tree = panel.series
     assert list(ours.x) == [8, 16, 24, 32, 40]
     assert ours.y == pytest.approx(0.25 + np.arange(3.5, 40, 8) / 100)  # ensembles add 0, .1, ... .5
     assert np.all(ours.low < ours.y) and np.all(ours.high > ours.y)
@@ -246,7 +269,8 @@ def test_what_figure_a_draws():
     assert tables.low == pytest.approx(tables.y), "equal runs leave no doubt"
     (bound,) = panel.bounds
     assert bound.label == "POMCP, true model" and bound.estimate.value == pytest.approx(3 + 19 / 200)
-    assert ours.style[0] == "#0072B2" and len({series.style for series in panel.series}) == 3
+    assert ours.style[0] == "#0072B2" and len({series.style for series in panel.series}) == 4
+    assert tree.style[1] != ours.style[1], "what is not the paper's has another line"
 
 
 def test_what_the_other_figures_draw():

@@ -80,6 +80,8 @@ def curve_scores(curve: Curve, data: Data) -> dict[str, Any]:
 
 def _planner_in_words(planner: Any) -> str:
     depth = f", depth {planner.depth}" if planner.depth else ""
+    if kind_of("planner", planner) == "belief-tree":
+        return f"belief tree, {planner.num_expansions} expansions of {planner.num_particles} particles{depth}"
     return f"{planner.num_simulations} simulations, u {planner.exploration:g}{depth}"
 
 
