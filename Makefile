@@ -26,7 +26,7 @@ check: .venv/installed
 mutants: .venv/installed
 	$(BIN)/python tests/mutants.py
 
-# About 15 minutes on an idle machine. PEERS: the libraries from PyPI to compare with, which are installed in
+# About 20 minutes on an idle machine. PEERS: the libraries from PyPI to compare with, which are installed in
 # ~/.cache/baddr-peers once (POMDPPlanners takes 7 GB there); `make bench PEERS=pomdp-py` leaves one out.
 PEERS ?= pomdp-py POMDPPlanners
 
@@ -34,6 +34,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/start.py --imports
 	$(BIN)/python benchmarks/peers.py --install $(PEERS)
 	$(BIN)/python benchmarks/planner.py
+	$(BIN)/python benchmarks/planners.py --quick --picture results/planners.png
 	$(BIN)/python benchmarks/domains.py
 	$(BIN)/python benchmarks/roofline.py
 	$(BIN)/python benchmarks/scaling.py --picture results/scaling.png
