@@ -710,8 +710,15 @@ MUTANTS = [
     Mutant(
         "a figure's curves plan as the quick preset does",
         "paper",
-        "start = preset(domain.name, agent, sizes.preset, domain, PUBLISHED)",
+        "start = published(domain, agent, sizes.preset)",
         "start = preset(domain.name, agent, sizes.preset, domain)",
+        "test_reproduce.py::published_planner",
+    ),
+    Mutant(
+        "quick figures have simulations in flight",
+        "paper",
+        'replace(planner, in_flight=1, backup="mean")',
+        'replace(planner, backup="mean")',
         "test_reproduce.py::published_planner",
     ),
     Mutant(

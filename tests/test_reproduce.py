@@ -191,8 +191,9 @@ def test_every_curve_has_the_published_planner_but_ours(sizes):
     for figure in FIGURES.values():
         for curve in figure.curves(sizes):
             if planner := curve.experiment.settings.groups().get("planner"):
-                kinds["ours" if "(ours)" in curve.label else "paper"].add(type(planner).__name__)
-    assert kinds == {"paper": {"PoUct"}, "ours": {"BeliefTree"}}
+                how = getattr(planner, "in_flight", None), getattr(planner, "backup", None)
+                kinds["ours" if "(ours)" in curve.label else "paper"].add((type(planner).__name__, *how))
+    assert kinds == {"paper": {("PoUct", 1, "mean")}, "ours": {("BeliefTree", None, None)}}
 
 
 @pytest.mark.parametrize("name", ["a", "c"])

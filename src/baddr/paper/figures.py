@@ -115,6 +115,13 @@ def part_name(experiment: AnyExperiment, timed: bool = False) -> str:
     return "-".join([*words, hashlib.sha256(to_config(experiment)).hexdigest()[:8]])
 
 
+def published(domain: Any, agent: str, name: str) -> AnyExperiment:
+    """At a preset's settings, but planning as the paper does: PO-UCT, one simulation after the other."""
+    start = preset(domain.name, agent, name, domain, PUBLISHED)
+    planner = start.settings.groups().get("planner")
+    return start if planner is None else start.changed(planner=replace(planner, in_flight=1, backup="mean"))
+
+
 def curve(
     sizes: Sizes,
     name: str,
@@ -127,7 +134,7 @@ def curve(
     **others: Any,
 ) -> Curve:
     """`agent` on `domain` at the preset's settings; `quick` holds the runs and episodes of the quick one."""
-    start = preset(domain.name, agent, sizes.preset, domain, PUBLISHED)
+    start = published(domain, agent, sizes.preset)
     experiment = replace(start.changed(**(changes or {})), seed=sizes.seed)
     if sizes.quick:
         experiment = replace(experiment, **quick)
@@ -145,7 +152,7 @@ def curve(
 
 def timed(sizes: Sizes, domain: Any, agent: str, label: str, panel: str) -> Curve:
     """One run at the paper's sizes of planner, filter and network, a few steps of it."""
-    experiment = preset(domain.name, agent, "paper", domain, PUBLISHED)
+    experiment = published(domain, agent, "paper")
     # How well the networks fit does not matter much for the time of a step; 512 batches are enough to act.
     if pretrain := experiment.settings.groups().get("pretrain"):
         trained = replace(pretrain, batches=min(pretrain.batches, 512), max_gap=100.0)
