@@ -51,7 +51,7 @@ def mean_and_error(values: np.ndarray) -> tuple[float, float]:
 
 def structure(options: argparse.Namespace) -> None:
     for name in options.structures:
-        experiment = preset("factored-tiger", "fba-pomcp", settings=FactoredTigerSettings(irrelevant=2))
+        experiment = preset("factored-tiger", "fba-pomcp", "paper", FactoredTigerSettings(irrelevant=2))
         experiment = replace(experiment, runs=options.runs, episodes=options.episodes)
         experiment = experiment.changed(factored=FactoredSettings(structure=name))
         columns = episodes_of(experiment, options.seed)
@@ -86,13 +86,13 @@ def curve(experiment: AnyExperiment, published: dict[str, list[float]], options:
 
 
 def factored_tiger(options: argparse.Namespace) -> None:
-    experiment = preset("factored-tiger", "fba-pomcp", settings=FactoredTigerSettings(irrelevant=1))
+    experiment = preset("factored-tiger", "fba-pomcp", "paper", FactoredTigerSettings(irrelevant=1))
     experiment = experiment.changed(filter=Rejection(num_particles=1024, learn_terminal=False))
     curve(experiment, PUBLISHED["factored_tiger_1_irrelevant_true_structure_fba_pomcp_rs_40_runs"], options)
 
 
 def collision_avoidance(options: argparse.Namespace) -> None:
-    experiment = preset("collision-avoidance", "fba-pomcp", settings=CollisionAvoidanceSettings())
+    experiment = preset("collision-avoidance", "fba-pomcp", "paper", CollisionAvoidanceSettings())
     # The published filter resamples at every step, by independent draws.
     published = Importance(128, 129.0, resampling=options.resampling, learn_terminal=False)
     experiment = experiment.changed(filter=published)

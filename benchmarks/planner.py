@@ -49,7 +49,7 @@ def main() -> None:
     print(f"{jax.devices()[0].device_kind}, {cores} core(s), load {load:.1f}, jax {jax.__version__}")
     print(f"{'agent':10s} {'runs':>5s} {'ms/plan':>9s} {'us/step':>8s} {'steps/plan':>10s} {'ms/update':>9s}")
     for name in options.agents:
-        experiment = preset(options.domain, name)
+        experiment = preset(options.domain, name, "paper")  # simulations: PO-UCT
         groups = experiment.settings.groups()
         sizes = {"num_simulations": options.simulations, "in_flight": options.in_flight}
         changed = {"planner": replace(groups["planner"], **sizes)}
