@@ -32,7 +32,8 @@ def world_and_agent(
 ) -> tuple[POMDP, Agent]:
     """Tiger and an agent on it."""
     kinds = {"filter": filter_settings.pop("kind")} if "kind" in filter_settings else {}
-    experiment = preset("tiger", agent, kinds=kinds | {"planner": "po-uct"})
+    plans = {"planner": "po-uct"} if agent != "random" else {}
+    experiment = preset("tiger", agent, kinds=kinds | plans)
     groups = {"filter": replace(experiment.settings.filter, **filter_settings)}
     if "planner" in experiment.settings.groups():
         groups["planner"] = replace(experiment.settings.planner, num_simulations=num_simulations)

@@ -113,7 +113,7 @@ def test_pomcp_with_256_simulations_returns_what_others_measured():
 
 def test_a_known_wrong_model_returns_what_others_measured():
     """PO-UCT that believes in accuracy .625, on the truth .85."""
-    experiment = preset("tiger", "pomcp")
+    experiment = preset("tiger", "pomcp", kinds={"planner": "po-uct"})
     domain = build_domain(experiment)
     wrong = build_domain(replace(experiment, domain=replace(experiment.domain, accuracy=0.625)))
     planner = replace(experiment.settings.planner, num_simulations=256)
