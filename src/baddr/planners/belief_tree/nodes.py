@@ -15,11 +15,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.core.models import Models
 from baddr.core.particles import Particles, mass_of, systematic_indices
-from baddr.core.pomdp import POMDP, Action, State, all_vectors, flat_index
-from baddr.core.posterior import Theta
+from baddr.core.pomdp import POMDP, Action, Scalar, State, all_vectors, flat_index
 from baddr.planners.belief_tree.bounds import Bounds, ManyRows, Own, value_iteration
+from baddr.planners.belief_tree.draws import Draws
 from baddr.planners.belief_tree.mean_model import outcomes, what_is_drawn
 
 MOST_LISTED = 64  # observations: of more, the likeliest are followed
@@ -102,32 +101,32 @@ class ParticleNodes(Nodes):
     """Beliefs as weights of the root's particles; a step draws an s' for each particle and action."""
 
     pomdp: POMDP
-    models: Models
-    theta: Theta
-    drawn: Drawn
+    draws: Draws
+    s: Int[Array, "m state_features"]
+    weights: Float[Array, " m"]
     num_children: int = eqx.field(static=True)
     listed: bool = eqx.field(static=True)  # every observation is followed
 
     def root(self) -> tuple[Float[Array, " m"], Int[Array, "m state_features"]]:
-        return self.drawn.weights, self.drawn.s
+        return self.weights, self.s
 
     def expand(
         self, key: Key[Array, ""], w: Float[Array, " m"], of: Int[Array, "m state_features"]
     ) -> Expansion:
         m, A = of.shape[0], self.pomdp.num_actions
-        keys = jnp.swapaxes(jr.split(key, (A, m)), 0, 1)
-        s_next, r, ends, o = self._each(self._step)(keys, of)
+        after = self.draws.step(jnp.swapaxes(jr.split(key, (A, m)), 0, 1), of)
+        r, ends = self._outcomes(of, after.s_next)
         alive = jnp.where(ends, 0, w[:, None])
         if self.listed:
             every = jnp.asarray(all_vectors(self.pomdp.observation_sizes))
-            likely = jnp.broadcast_to(every, (A, *every.shape)), jnp.ones((A, len(every)), bool)
+            o, followed = jnp.broadcast_to(every, (A, *every.shape)), jnp.ones((A, len(every)), bool)
         else:
-            likely = jax.vmap(likeliest, in_axes=(1, 1, None))(o, alive, self.num_children)
-        likelihood = self._each(self._weigh, likely)(of, s_next)  # m A C
+            o, followed = jax.vmap(likeliest, in_axes=(1, 1, None))(after.o, alive, self.num_children)
+        likelihood = jnp.where(followed, self.draws.weigh(of, after, o), 0)  # m A C
         W = jnp.moveaxis(alive[:, :, None] * likelihood, 0, 2)
         if not self.listed:  # what is not followed goes, in proportion, to what is
             W = W * (jnp.sum(alive, axis=0) / jnp.maximum(jnp.sum(W, axis=(1, 2)), TINY))[:, None, None]
-        return Expansion(w @ r, W, jnp.moveaxis(s_next, 1, 0))
+        return Expansion(w @ r, W, jnp.moveaxis(after.s_next, 1, 0))
 
     def bound(
         self, bounds: Bounds, W: Float[Array, "C m"], of: Int[Array, "m state_features"], h: Int[Array, ""]
@@ -136,29 +135,19 @@ class ParticleNodes(Nodes):
 
     @property
     def steps(self) -> int:
-        return self.drawn.weights.shape[0] * self.pomdp.num_actions
+        return self.weights.shape[0] * self.pomdp.num_actions
 
-    def _each(self, function, given=()):
-        """`function` of every particle's D and some arrays, for all particles."""
-        one = lambda i, epsilon, *x: function(self.models.dynamics(self.theta, i, epsilon), given, *x)
-        many = self.models.each(one, self.theta)
-        return lambda *x: many(self.drawn.i, self.drawn.epsilon, *x)
+    def _outcomes(
+        self, s: Int[Array, "m state_features"], s_next: Int[Array, "m A state_features"]
+    ) -> tuple[Float[Array, "m A"], Bool[Array, "m A"]]:
+        """The reward of each step, and whether it ends the episode."""
 
-    def _step(self, D, _, keys: Key[Array, " A"], s: State):
-        """A step by each action."""
+        def one(s: State, a: Action, s_next: State) -> tuple[Scalar, Bool[Array, ""]]:
+            return self.pomdp.reward(s, a, s_next), self.pomdp.is_terminal(s, a, s_next)
 
-        def by(key: Key[Array, ""], a: Action):
-            s_next, o = D.step(key, s, a)
-            return s_next, self.pomdp.reward(s, a, s_next), self.pomdp.is_terminal(s, a, s_next), o
-
-        return jax.vmap(by)(keys, jnp.arange(self.pomdp.num_actions, dtype=jnp.int32))
-
-    def _weigh(self, D, likely, s: State, s_next: Int[Array, "A state_features"]) -> Float[Array, "A C"]:
-        """p(o | s, a, s'; D) of the observations that are followed after each action."""
-        o, followed = likely
-        each = lambda a, s_next, o: jax.vmap(lambda o: D.observation_log_prob(s, a, s_next, o))(o)
-        log_p = jax.vmap(each)(jnp.arange(len(s_next), dtype=jnp.int32), s_next, o)
-        return jnp.where(followed, jnp.exp(log_p), 0)
+        by_each = jax.vmap(one, in_axes=(None, 0, 0))
+        actions = jnp.arange(self.pomdp.num_actions, dtype=jnp.int32)
+        return jax.vmap(by_each, in_axes=(0, None, 0))(s, actions, s_next)
 
 
 TINY = 1e-30

@@ -25,6 +25,7 @@ from baddr.core.planner import Plan, PreparedPlanner
 from baddr.core.pomdp import POMDP
 from baddr.errors import UserError
 from baddr.planners.belief_tree.bounds import Bounds, Own, value_iteration
+from baddr.planners.belief_tree.draws import Draws, EachDraw
 from baddr.planners.belief_tree.mean_model import (
     is_known,
     mean_model,
@@ -34,6 +35,7 @@ from baddr.planners.belief_tree.mean_model import (
 from baddr.planners.belief_tree.nodes import (
     MOST_LISTED,
     TINY,
+    Drawn,
     Nodes,
     ParticleNodes,
     TableNodes,
@@ -120,15 +122,17 @@ class TreeOfBeliefs(PreparedPlanner):
             weights = root_weights(drawn, T.shape[0], gba.state_sizes)
             tables = tables_of(gba.pomdp, T, O)
             return TableNodes(tables=tables, weights=weights, num_children=gba.num_observations)
-        listed = gba.num_observations <= MOST_LISTED
-        children = self.num_children(gba)
-        children = children if listed else min(children, drawn.i.shape[0])
+        return self.particle_nodes(gba, drawn, EachDraw(gba.models, theta, drawn.i, drawn.epsilon))
+
+    def particle_nodes(self, gba: GBAPOMDP, drawn: Drawn, draws: Draws) -> ParticleNodes:
+        """Of particles that were drawn, with their D."""
+        listed, children = gba.num_observations <= MOST_LISTED, self.num_children(gba)
         return ParticleNodes(
             pomdp=gba.pomdp,
-            models=gba.models,
-            theta=theta,
-            drawn=drawn,
-            num_children=children,
+            draws=draws,
+            s=drawn.s,
+            weights=drawn.weights,
+            num_children=children if listed else min(children, drawn.i.shape[0]),
             listed=listed,
         )
 

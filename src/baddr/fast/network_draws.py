@@ -1,0 +1,108 @@
+"""`planners.belief_tree.draws.EachDraw` of networks on a CPU: matrices cut out once for a plan, and a step of
+all draws as a few wide products.
+
+A step by itself fetches the weights of every draw, for few inputs each: collision avoidance spent nine tenths
+of a plan on that.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, Key
+
+from baddr.core.models import Models
+from baddr.core.particles import tree_at_index
+from baddr.core.posterior import Theta
+from baddr.fast.dropout_models import DropoutModels
+from baddr.fast.models import FrozenModels
+from baddr.planners.belief_tree.draws import Draws, EachDraw, Stepped
+from baddr.planners.belief_tree.nodes import Drawn
+from baddr.posteriors.dropout import Architecture, Layer, Masks, sample_features, unpack
+
+
+class Nets(eqx.Module):
+    """One network of each of P particles, under the masks of several draws each.
+
+    Draw t P + p is draw t of particle p.
+    """
+
+    layers: tuple[Layer, ...]  # W and b, stacked over particles
+    scale: Float[Array, "P times layers hidden"]  # of the first hidden layers: 0 where a node is dropped
+
+    def __call__(self, x: Float[Array, "n A inputs"]) -> Float[Array, "n A outputs"]:
+        P, times, _, hidden = self.scale.shape
+        n, A, _ = x.shape
+        h = jnp.moveaxis(x.reshape(times, P, A, x.shape[-1]), 0, 1).reshape(P, times * A, x.shape[-1])
+        for j, (W, b) in enumerate(self.layers[:-1]):
+            h = jnp.tanh(jnp.einsum("pri,pio->pro", h, W) + b[:, None])
+            if j < self.scale.shape[2]:
+                h = (h.reshape(P, times, A, hidden) * self.scale[:, :, j, None]).reshape(h.shape)
+        W, b = self.layers[-1]
+        y = jnp.einsum("pri,pio->pro", h, W) + b[:, None]
+        return jnp.moveaxis(y.reshape(P, times, A, y.shape[-1]), 1, 0).reshape(n, A, y.shape[-1])
+
+
+class NetworkDraws(Draws):
+    """Draws of a `Dropout` that has both networks and keeps its masks."""
+
+    T: Nets
+    O: Nets
+    architecture: Architecture = eqx.field(static=True)
+
+    def step(self, keys: Key[Array, "n A"], s: Int[Array, "n state_features"]) -> Stepped:
+        """With the random numbers of `EachDraw`: `SplitDynamics.step` splits its key in two."""
+        shape = self.architecture
+        actions, each = jnp.arange(keys.shape[1], dtype=jnp.int32), lambda f: jax.vmap(jax.vmap(f))
+        key_s, key_o = jnp.moveaxis(each(jr.split)(keys), 2, 0)
+        over_actions = jax.vmap(shape.inputs_T, in_axes=(None, 0))
+        y = self.T(jax.vmap(over_actions, in_axes=(0, None))(s, actions))
+        s_next = each(lambda key, y: sample_features(key, y, shape.state_sizes))(key_s, y)
+        over_actions = jax.vmap(shape.inputs_O, in_axes=(None, 0, 0))
+        y = self.O(jax.vmap(over_actions, in_axes=(0, None, 0))(s, actions, s_next))
+        o = each(lambda key, y: sample_features(key, y, shape.observation_sizes))(key_o, y)
+        return Stepped(s_next, o, y)
+
+    def weigh(
+        self, s: Int[Array, "n state_features"], after: Stepped, o: Int[Array, "A C observation_features"]
+    ) -> Float[Array, "n A C"]:
+        """Features are independent: the sum of a logarithm each is a product with ones and zeros."""
+        sizes = self.architecture.observation_sizes
+        parts = jnp.split(after.seen, np.cumsum(sizes)[:-1], axis=-1)
+        log_p = jnp.concatenate([jax.nn.log_softmax(y, axis=-1) for y in parts], axis=-1)
+        values = np.concatenate([np.arange(size) for size in sizes]).astype(np.int32)
+        feature = np.repeat(np.arange(len(sizes)), sizes)
+        is_value = (o[:, :, feature] == values).astype(log_p.dtype)
+        return jnp.exp(jnp.einsum("nav,acv->nac", log_p, is_value))
+
+
+def draws_of(models: Models, theta: Theta, drawn: Drawn, num_particles: int) -> Draws:
+    """The draws of a root, in the form that is fastest on a CPU. Masks that are drawn anew in each step, and
+    half a network, go the plain way."""
+    inner: Any = models.inner if isinstance(models, FrozenModels) else models
+    plain = EachDraw(models, theta, drawn.i, drawn.epsilon)
+    if not isinstance(inner, DropoutModels) or inner.by_kernels:
+        return plain
+    architecture = inner.posterior.architecture
+    if architecture.networks != "TO" or architecture.network.redraw_masks:
+        return plain
+    n = drawn.i.shape[0]
+    times = n // num_particles if n >= num_particles else 1  # as in `draw_root`: all particles, in turn
+    weights = theta if n >= num_particles else tree_at_index(theta, drawn.i)
+    layers = jax.vmap(architecture.layers)(weights)
+    nets = [
+        Nets(getattr(layers, net), scales(drawn.epsilon[:, "TO".index(net)], times, architecture))
+        for net in "TO"
+    ]
+    return NetworkDraws(T=nets[0], O=nets[1], architecture=architecture)
+
+
+def scales(words: Masks, times: int, architecture: Architecture) -> Float[Array, "P times layers hidden"]:
+    """What the nodes of each draw are multiplied with: 0, or 1 / (1 - p)."""
+    network = architecture.network
+    keep = jax.vmap(lambda words: unpack(words, network.hidden))(words)
+    scale = jnp.where(keep, 1 / (1 - network.dropout), 0.0)
+    return jnp.moveaxis(scale.reshape(times, -1, *scale.shape[1:]), 0, 1)
