@@ -19,7 +19,7 @@ from baddr.core.particles import tree_at_index
 from baddr.core.posterior import Theta
 from baddr.fast.dropout_models import DropoutModels
 from baddr.fast.models import FrozenModels
-from baddr.planners.belief_tree.draws import Draws, EachDraw, Stepped
+from baddr.planners.belief_tree.draws import Draws, EachDraw, Seen, Stepped
 from baddr.planners.belief_tree.nodes import Drawn
 from baddr.posteriors.dropout import Architecture, Layer, Masks, sample_features, unpack
 
@@ -55,28 +55,41 @@ class NetworkDraws(Draws):
 
     def step(self, keys: Key[Array, "n A"], s: Int[Array, "n state_features"]) -> Stepped:
         """With the random numbers of `EachDraw`: `SplitDynamics.step` splits its key in two."""
-        shape = self.architecture
-        actions, each = jnp.arange(keys.shape[1], dtype=jnp.int32), lambda f: jax.vmap(jax.vmap(f))
         key_s, key_o = jnp.moveaxis(each(jr.split)(keys), 2, 0)
-        over_actions = jax.vmap(shape.inputs_T, in_axes=(None, 0))
-        y = self.T(jax.vmap(over_actions, in_axes=(0, None))(s, actions))
-        s_next = each(lambda key, y: sample_features(key, y, shape.state_sizes))(key_s, y)
-        over_actions = jax.vmap(shape.inputs_O, in_axes=(None, 0, 0))
-        y = self.O(jax.vmap(over_actions, in_axes=(0, None, 0))(s, actions, s_next))
-        o = each(lambda key, y: sample_features(key, y, shape.observation_sizes))(key_o, y)
-        return Stepped(s_next, o, y)
+        by_actions = jax.vmap(self.architecture.inputs_T, in_axes=(None, 0))
+        y = self.T(jax.vmap(by_actions, in_axes=(0, None))(s, self._actions))
+        return Stepped(s, sample(key_s, y, self.architecture.state_sizes), key_o)
+
+    def see(self, step: Stepped) -> Seen:
+        by_actions = jax.vmap(self.architecture.inputs_O, in_axes=(None, 0, 0))
+        y = self.O(jax.vmap(by_actions, in_axes=(0, None, 0))(step.s, self._actions, step.s_next))
+        return Seen(sample(step.rest, y, self.architecture.observation_sizes), y)
 
     def weigh(
-        self, s: Int[Array, "n state_features"], after: Stepped, o: Int[Array, "A C observation_features"]
+        self, step: Stepped, seen: Seen, o: Int[Array, "A C observation_features"]
     ) -> Float[Array, "n A C"]:
         """Features are independent: the sum of a logarithm each is a product with ones and zeros."""
         sizes = self.architecture.observation_sizes
-        parts = jnp.split(after.seen, np.cumsum(sizes)[:-1], axis=-1)
+        parts = jnp.split(seen.by, np.cumsum(sizes)[:-1], axis=-1)
         log_p = jnp.concatenate([jax.nn.log_softmax(y, axis=-1) for y in parts], axis=-1)
         values = np.concatenate([np.arange(size) for size in sizes]).astype(np.int32)
         feature = np.repeat(np.arange(len(sizes)), sizes)
         is_value = (o[:, :, feature] == values).astype(log_p.dtype)
         return jnp.exp(jnp.einsum("nav,acv->nac", log_p, is_value))
+
+    @property
+    def _actions(self) -> Int[Array, " A"]:
+        return jnp.arange(self.architecture.num_actions, dtype=jnp.int32)
+
+
+def each(function: Any) -> Any:
+    return jax.vmap(jax.vmap(function))
+
+
+def sample(
+    keys: Key[Array, "n A"], y: Float[Array, "n A outputs"], sizes: tuple[int, ...]
+) -> Int[Array, "n A features"]:
+    return each(lambda key, y: sample_features(key, y, sizes))(keys, y)
 
 
 def draws_of(models: Models, theta: Theta, drawn: Drawn, num_particles: int) -> Draws:

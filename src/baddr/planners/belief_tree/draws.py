@@ -16,21 +16,32 @@ from baddr.core.posterior import Theta
 class Stepped(NamedTuple):
     """A step of every draw by each action."""
 
+    s: Int[Array, "n state_features"]
     s_next: Int[Array, "n A state_features"]
+    rest: PyTree  # what drawing the observations needs
+
+
+class Seen(NamedTuple):
+    """What every draw showed after each action."""
+
     o: Int[Array, "n A observation_features"]
-    seen: PyTree  # what the observations were drawn from, where that saves finding it again
+    by: PyTree  # what it was drawn from, where that saves finding it again
 
 
 class Draws(eqx.Module):
-    """n draws of D."""
+    """n draws of D. A step is in two parts: where nothing follows, nobody asks what was seen."""
 
     @abstractmethod
     def step(self, keys: Key[Array, "n A"], s: Int[Array, "n state_features"]) -> Stepped:
         """A step of each from its s, by each action."""
 
     @abstractmethod
+    def see(self, step: Stepped) -> Seen:
+        """An observation after each."""
+
+    @abstractmethod
     def weigh(
-        self, s: Int[Array, "n state_features"], after: Stepped, o: Int[Array, "A C observation_features"]
+        self, step: Stepped, seen: Seen, o: Int[Array, "A C observation_features"]
     ) -> Float[Array, "n A C"]:
         """p(o | s, a, s'; D) of some observations after each action."""
 
@@ -49,10 +60,13 @@ class EachDraw(Draws):
         def one(D: Dynamics, keys: Key[Array, " A"], s: State) -> tuple[Array, Array]:
             return jax.vmap(lambda key, a: D.step(key, s, a))(keys, actions)
 
-        return Stepped(*self._each(one)(keys, s), ())
+        return Stepped(s, *self._each(one)(keys, s))
+
+    def see(self, step: Stepped) -> Seen:
+        return Seen(step.rest, ())
 
     def weigh(
-        self, s: Int[Array, "n state_features"], after: Stepped, o: Int[Array, "A C observation_features"]
+        self, step: Stepped, seen: Seen, o: Int[Array, "A C observation_features"]
     ) -> Float[Array, "n A C"]:
         actions = jnp.arange(o.shape[0], dtype=jnp.int32)
 
@@ -62,7 +76,7 @@ class EachDraw(Draws):
 
             return jnp.exp(jax.vmap(by)(actions, s_next, o))
 
-        return self._each(one)(s, after.s_next)
+        return self._each(one)(step.s, step.s_next)
 
     def _each(self, function: Any) -> Any:
         """`function` of every D and some arrays."""

@@ -5,6 +5,7 @@ was seen on the way, so that what the agent would learn inside the tree counts a
 """
 
 from abc import abstractmethod
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -18,10 +19,11 @@ from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.particles import Particles, mass_of, systematic_indices
 from baddr.core.pomdp import POMDP, Action, Scalar, State, all_vectors, flat_index
 from baddr.planners.belief_tree.bounds import Bounds, ManyRows, Own, value_iteration
-from baddr.planners.belief_tree.draws import Draws
+from baddr.planners.belief_tree.draws import Draws, Stepped
 from baddr.planners.belief_tree.mean_model import outcomes, what_is_drawn
 
 MOST_LISTED = 64  # observations: of more, the likeliest are followed
+MOST_COUNTED = 512  # observations: of more, those that particles saw are compared with each other
 
 
 class Expansion(NamedTuple):
@@ -42,8 +44,10 @@ class Nodes(eqx.Module):
         """The weights of the root, and what they are about."""
 
     @abstractmethod
-    def expand(self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree) -> Expansion:
-        """The children of a belief."""
+    def expand(
+        self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree, last: Bool[Array, ""]
+    ) -> Expansion:
+        """The children of a belief; after the `last` step only its reward matters."""
 
     @abstractmethod
     def bound(self, bounds: Bounds, W: Float[Array, "C m"], of: PyTree, h: Int[Array, ""]) -> "Pair":
@@ -111,22 +115,33 @@ class ParticleNodes(Nodes):
         return self.weights, self.s
 
     def expand(
-        self, key: Key[Array, ""], w: Float[Array, " m"], of: Int[Array, "m state_features"]
+        self,
+        key: Key[Array, ""],
+        w: Float[Array, " m"],
+        of: Int[Array, "m state_features"],
+        last: Bool[Array, ""],
     ) -> Expansion:
         m, A = of.shape[0], self.pomdp.num_actions
-        after = self.draws.step(jnp.swapaxes(jr.split(key, (A, m)), 0, 1), of)
-        r, ends = self._outcomes(of, after.s_next)
+        step = self.draws.step(jnp.swapaxes(jr.split(key, (A, m)), 0, 1), of)
+        r, ends = self._outcomes(of, step.s_next)
         alive = jnp.where(ends, 0, w[:, None])
+        nothing = lambda: jnp.zeros((A, self.num_children, m))
+        W = jax.lax.cond(last, nothing, lambda: self._weights(alive, step))
+        return Expansion(w @ r, W, jnp.moveaxis(step.s_next, 1, 0))
+
+    def _weights(self, alive: Float[Array, "m A"], step: Stepped) -> Float[Array, "A C m"]:
+        """Of the children: of every observation, or of the likeliest."""
+        seen, sizes = self.draws.see(step), self.pomdp.observation_sizes
         if self.listed:
-            every = jnp.asarray(all_vectors(self.pomdp.observation_sizes))
-            o, followed = jnp.broadcast_to(every, (A, *every.shape)), jnp.ones((A, len(every)), bool)
-        else:
-            o, followed = jax.vmap(likeliest, in_axes=(1, 1, None))(after.o, alive, self.num_children)
-        likelihood = jnp.where(followed, self.draws.weigh(of, after, o), 0)  # m A C
+            every = jnp.asarray(all_vectors(sizes))
+            o = jnp.broadcast_to(every, (alive.shape[1], *every.shape))
+            return jnp.moveaxis(alive[:, :, None] * self.draws.weigh(step, seen, o), 0, 2)
+        find = likeliest if self.pomdp.num_observations > MOST_COUNTED else partial(likeliest_of_few, sizes)
+        o, followed = jax.vmap(find, in_axes=(1, 1, None))(seen.o, alive, self.num_children)
+        likelihood = jnp.where(followed, self.draws.weigh(step, seen, o), 0)
         W = jnp.moveaxis(alive[:, :, None] * likelihood, 0, 2)
-        if not self.listed:  # what is not followed goes, in proportion, to what is
-            W = W * (jnp.sum(alive, axis=0) / jnp.maximum(jnp.sum(W, axis=(1, 2)), TINY))[:, None, None]
-        return Expansion(w @ r, W, jnp.moveaxis(after.s_next, 1, 0))
+        # What is not followed goes, in proportion, to what is.
+        return W * (jnp.sum(alive, axis=0) / jnp.maximum(jnp.sum(W, axis=(1, 2)), TINY))[:, None, None]
 
     def bound(
         self, bounds: Bounds, W: Float[Array, "C m"], of: Int[Array, "m state_features"], h: Int[Array, ""]
@@ -169,6 +184,16 @@ def likeliest(
     return o[i], score > 0
 
 
+def likeliest_of_few(
+    sizes: tuple[int, ...], o: Int[Array, "m observation_features"], mass: Float[Array, " m"], count: int
+) -> tuple[Int[Array, "count observation_features"], Bool[Array, " count"]]:
+    """`likeliest`, where there are so few observations that the mass of each can be counted."""
+    rank = jax.vmap(lambda o: flat_index(o, sizes))(o)
+    every = jnp.asarray(all_vectors(sizes))
+    score, i = jax.lax.top_k(mass_of(rank, mass, len(every)), count)
+    return every[i], score > 0
+
+
 def _hash(o: Int[Array, "m observation_features"]) -> UInt32[Array, " m"]:
     odd = np.random.default_rng(0).integers(2**31, size=o.shape[-1]).astype(np.uint32) * np.uint32(2) + 1
     return jnp.sum(o.astype(jnp.uint32) * odd[None], axis=-1, dtype=jnp.uint32)
@@ -196,7 +221,9 @@ class TableNodes(Nodes):
     def root(self) -> tuple[Float[Array, " m"], PyTree]:
         return self.weights, ()
 
-    def expand(self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree) -> Expansion:
+    def expand(
+        self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree, last: Bool[Array, ""]
+    ) -> Expansion:
         T, O, R = self.tables
         A, S, _, models = T.shape
         w = w.reshape(1, S, models)

@@ -303,9 +303,10 @@ def expand(e: Int[Array, ""], search: Search, x: Int[Array, ""], on: Bool[Array,
     _, A, C = tree.P.shape
     w = tree.W.reshape(-1, tree.W.shape[-1])[x]
     of = jax.tree.map(lambda all: all[x // (A * C), x // C % A], tree.of)
-    rho, W, of = nodes.expand(jr.fold_in(search.key, e), w / jnp.maximum(jnp.sum(w), TINY), of)
     depth = tree.depth[x // (A * C)] + 1
-    h, P = limit - depth, jnp.sum(W, axis=-1)
+    h, w = limit - depth, w / jnp.maximum(jnp.sum(w), TINY)
+    rho, W, of = nodes.expand(jr.fold_in(search.key, e), w, of, h <= 0)
+    P = jnp.sum(W, axis=-1)
     lower, upper = jax.vmap(lambda W, of: nodes.bound(bounds, W, of, h))(W, of)
     value = lambda V: jnp.where((P > TINY) & (h > 0), V / jnp.maximum(P, TINY), 0)
     return tree._replace(
