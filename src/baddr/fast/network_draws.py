@@ -25,25 +25,22 @@ from baddr.posteriors.dropout import Architecture, Layer, Masks, sample_features
 
 
 class Nets(eqx.Module):
-    """One network of each of P particles, under the masks of several draws each.
-
-    Draw t P + p is draw t of particle p.
-    """
+    """One network of each of P particles, under the masks of several draws each. Those of a particle follow
+    one another."""
 
     layers: tuple[Layer, ...]  # W and b, stacked over particles
-    scale: Float[Array, "P times layers hidden"]  # of the first hidden layers: 0 where a node is dropped
+    scale: Float[Array, "n layers hidden"]  # of the first hidden layers: 0 where a node is dropped
 
     def __call__(self, x: Float[Array, "n A inputs"]) -> Float[Array, "n A outputs"]:
-        P, times, _, hidden = self.scale.shape
+        P = self.layers[0][0].shape[0]
         n, A, _ = x.shape
-        h = jnp.moveaxis(x.reshape(times, P, A, x.shape[-1]), 0, 1).reshape(P, times * A, x.shape[-1])
+        product = lambda h, W, b: jnp.einsum("pri,pio->pro", h.reshape(P, -1, W.shape[1]), W) + b[:, None]
+        h = x
         for j, (W, b) in enumerate(self.layers[:-1]):
-            h = jnp.tanh(jnp.einsum("pri,pio->pro", h, W) + b[:, None])
-            if j < self.scale.shape[2]:
-                h = (h.reshape(P, times, A, hidden) * self.scale[:, :, j, None]).reshape(h.shape)
-        W, b = self.layers[-1]
-        y = jnp.einsum("pri,pio->pro", h, W) + b[:, None]
-        return jnp.moveaxis(y.reshape(P, times, A, y.shape[-1]), 1, 0).reshape(n, A, y.shape[-1])
+            h = jnp.tanh(product(h, W, b))
+            if j < self.scale.shape[1]:
+                h = h.reshape(n, A, -1) * self.scale[:, j, None]
+        return product(h, *self.layers[-1]).reshape(n, A, -1)
 
 
 class NetworkDraws(Draws):
@@ -67,7 +64,7 @@ class NetworkDraws(Draws):
 
     def weigh(
         self, step: Stepped, seen: Seen, o: Int[Array, "A C observation_features"]
-    ) -> Float[Array, "n A C"]:
+    ) -> Float[Array, "A C n"]:
         """Features are independent: the sum of a logarithm each is a product with ones and zeros."""
         sizes = self.architecture.observation_sizes
         parts = jnp.split(seen.by, np.cumsum(sizes)[:-1], axis=-1)
@@ -75,7 +72,7 @@ class NetworkDraws(Draws):
         values = np.concatenate([np.arange(size) for size in sizes]).astype(np.int32)
         feature = np.repeat(np.arange(len(sizes)), sizes)
         is_value = (o[:, :, feature] == values).astype(log_p.dtype)
-        return jnp.exp(jnp.einsum("nav,acv->nac", log_p, is_value))
+        return jnp.exp(jnp.einsum("acv,nav->acn", is_value, log_p))
 
     @property
     def _actions(self) -> Int[Array, " A"]:
@@ -92,9 +89,18 @@ def sample(
     return each(lambda key, y: sample_features(key, y, sizes))(keys, y)
 
 
+def in_order(drawn: Drawn, num_particles: int) -> Drawn:
+    """The draws of one particle one after the other; `draw_root` has all particles, and all again."""
+    n = drawn.i.shape[0]
+    if n <= num_particles:
+        return drawn
+    order = np.arange(n).reshape(-1, num_particles).T.reshape(-1)
+    return jax.tree.map(lambda x: x[order], drawn)
+
+
 def draws_of(models: Models, theta: Theta, drawn: Drawn, num_particles: int) -> Draws:
-    """The draws of a root, in the form that is fastest on a CPU. Masks that are drawn anew in each step, and
-    half a network, go the plain way."""
+    """The draws of a root `in_order`, in the form that is fastest on a CPU. Masks that are drawn anew in each
+    step, and half a network, go the plain way."""
     inner: Any = models.inner if isinstance(models, FrozenModels) else models
     plain = EachDraw(models, theta, drawn.i, drawn.epsilon)
     if not isinstance(inner, DropoutModels) or inner.by_kernels:
@@ -102,20 +108,16 @@ def draws_of(models: Models, theta: Theta, drawn: Drawn, num_particles: int) -> 
     architecture = inner.posterior.architecture
     if architecture.networks != "TO" or architecture.network.redraw_masks:
         return plain
-    n = drawn.i.shape[0]
-    times = n // num_particles if n >= num_particles else 1  # as in `draw_root`: all particles, in turn
-    weights = theta if n >= num_particles else tree_at_index(theta, drawn.i)
+    weights = theta if drawn.i.shape[0] >= num_particles else tree_at_index(theta, drawn.i)
     layers = jax.vmap(architecture.layers)(weights)
-    nets = [
-        Nets(getattr(layers, net), scales(drawn.epsilon[:, "TO".index(net)], times, architecture))
-        for net in "TO"
-    ]
-    return NetworkDraws(T=nets[0], O=nets[1], architecture=architecture)
+    T, O = (
+        Nets(getattr(layers, net), scales(drawn.epsilon[:, j], architecture)) for j, net in enumerate("TO")
+    )
+    return NetworkDraws(T=T, O=O, architecture=architecture)
 
 
-def scales(words: Masks, times: int, architecture: Architecture) -> Float[Array, "P times layers hidden"]:
+def scales(words: Masks, architecture: Architecture) -> Float[Array, "n layers hidden"]:
     """What the nodes of each draw are multiplied with: 0, or 1 / (1 - p)."""
     network = architecture.network
     keep = jax.vmap(lambda words: unpack(words, network.hidden))(words)
-    scale = jnp.where(keep, 1 / (1 - network.dropout), 0.0)
-    return jnp.moveaxis(scale.reshape(times, -1, *scale.shape[1:]), 0, 1)
+    return jnp.where(keep, 1 / (1 - network.dropout), 0.0)

@@ -42,7 +42,7 @@ class Draws(eqx.Module):
     @abstractmethod
     def weigh(
         self, step: Stepped, seen: Seen, o: Int[Array, "A C observation_features"]
-    ) -> Float[Array, "n A C"]:
+    ) -> Float[Array, "A C n"]:
         """p(o | s, a, s'; D) of some observations after each action."""
 
 
@@ -67,7 +67,7 @@ class EachDraw(Draws):
 
     def weigh(
         self, step: Stepped, seen: Seen, o: Int[Array, "A C observation_features"]
-    ) -> Float[Array, "n A C"]:
+    ) -> Float[Array, "A C n"]:
         actions = jnp.arange(o.shape[0], dtype=jnp.int32)
 
         def one(D: Dynamics, s: State, s_next: Int[Array, "A state_features"]) -> Float[Array, "A C"]:
@@ -76,7 +76,7 @@ class EachDraw(Draws):
 
             return jnp.exp(jax.vmap(by)(actions, s_next, o))
 
-        return self._each(one)(step.s, step.s_next)
+        return jnp.moveaxis(self._each(one)(step.s, step.s_next), 0, 2)
 
     def _each(self, function: Any) -> Any:
         """`function` of every D and some arrays."""

@@ -135,11 +135,10 @@ class ParticleNodes(Nodes):
         if self.listed:
             every = jnp.asarray(all_vectors(sizes))
             o = jnp.broadcast_to(every, (alive.shape[1], *every.shape))
-            return jnp.moveaxis(alive[:, :, None] * self.draws.weigh(step, seen, o), 0, 2)
+            return alive.T[:, None] * self.draws.weigh(step, seen, o)
         find = likeliest if self.pomdp.num_observations > MOST_COUNTED else partial(likeliest_of_few, sizes)
         o, followed = jax.vmap(find, in_axes=(1, 1, None))(seen.o, alive, self.num_children)
-        likelihood = jnp.where(followed, self.draws.weigh(step, seen, o), 0)
-        W = jnp.moveaxis(alive[:, :, None] * likelihood, 0, 2)
+        W = alive.T[:, None] * jnp.where(followed[:, :, None], self.draws.weigh(step, seen, o), 0)
         # What is not followed goes, in proportion, to what is.
         return W * (jnp.sum(alive, axis=0) / jnp.maximum(jnp.sum(W, axis=(1, 2)), TINY))[:, None, None]
 
