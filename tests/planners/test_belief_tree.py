@@ -190,7 +190,7 @@ def test_with_many_observations_those_left_out_go_to_the_others():
             fast_tree(how, gba).nodes(prng.key(1), gba, belief),
         ):
             w, of = nodes.root()
-            W = np.asarray(nodes.expand(prng.key(2), w, of).W).sum(-1)
+            W = np.asarray(nodes.expand(prng.key(2), w, of, jnp.array(False)).W).sum(-1)
             assert W.shape == (3, count)
             np.testing.assert_allclose(W.sum(1), 1, atol=1e-5)
             assert np.all((W > 1e-6).sum(1) == kept)

@@ -17,6 +17,7 @@ from baddr.core.particles import Particles, uniform_weights
 from baddr.core.planner import Plan, PreparedPlanner
 from baddr.core.pomdp import POMDP, Dynamics, all_vectors
 from baddr.fast.backend import on_cpu
+from baddr.fast.network_draws import draws_of, in_order
 from baddr.fast.tables import Rows, Tabulated, draws_once, rows_that_matter, tabulate
 from baddr.fast.tuning import MOST_ROWS
 from baddr.planners.belief_tree.bounds import Bounds
@@ -102,6 +103,11 @@ class FastTree(PreparedPlanner):
             drawn = Drawn(belief.states.s, belief.weights, jnp.zeros((0,), jnp.int32), ())
             weights = root_weights(drawn, 1, gba.state_sizes)
             return TableNodes(tables=self.tables, weights=weights, num_children=self.how.num_children(gba))
+        if self.by == "particles" and on_cpu() and not is_known(gba.posterior):
+            drawn = draw_root(key, gba, belief, self.how.num_particles)
+            drawn = in_order(drawn, belief.num_particles)
+            draws = draws_of(gba.models, belief.states.theta, drawn, belief.num_particles)
+            return self.how.particle_nodes(gba, drawn, draws)
         if self.rows is None:
             return self.how.nodes(key, gba, belief)
         drawn = draw_root(key, gba, belief, self.how.num_particles)

@@ -5,6 +5,7 @@ was seen on the way, so that what the agent would learn inside the tree counts a
 """
 
 from abc import abstractmethod
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -15,14 +16,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.core.models import Models
 from baddr.core.particles import Particles, mass_of, systematic_indices
-from baddr.core.pomdp import POMDP, Action, State, all_vectors, flat_index
-from baddr.core.posterior import Theta
+from baddr.core.pomdp import POMDP, Action, Scalar, State, all_vectors, flat_index
 from baddr.planners.belief_tree.bounds import Bounds, ManyRows, Own, value_iteration
+from baddr.planners.belief_tree.draws import Draws, Stepped
 from baddr.planners.belief_tree.mean_model import outcomes, what_is_drawn
 
 MOST_LISTED = 64  # observations: of more, the likeliest are followed
+MOST_COUNTED = 512  # observations: of more, those that particles saw are compared with each other
 
 
 class Expansion(NamedTuple):
@@ -43,8 +44,10 @@ class Nodes(eqx.Module):
         """The weights of the root, and what they are about."""
 
     @abstractmethod
-    def expand(self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree) -> Expansion:
-        """The children of a belief."""
+    def expand(
+        self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree, last: Bool[Array, ""]
+    ) -> Expansion:
+        """The children of a belief; after the `last` step only its reward matters."""
 
     @abstractmethod
     def bound(self, bounds: Bounds, W: Float[Array, "C m"], of: PyTree, h: Int[Array, ""]) -> "Pair":
@@ -102,32 +105,42 @@ class ParticleNodes(Nodes):
     """Beliefs as weights of the root's particles; a step draws an s' for each particle and action."""
 
     pomdp: POMDP
-    models: Models
-    theta: Theta
-    drawn: Drawn
+    draws: Draws
+    s: Int[Array, "m state_features"]
+    weights: Float[Array, " m"]
     num_children: int = eqx.field(static=True)
     listed: bool = eqx.field(static=True)  # every observation is followed
 
     def root(self) -> tuple[Float[Array, " m"], Int[Array, "m state_features"]]:
-        return self.drawn.weights, self.drawn.s
+        return self.weights, self.s
 
     def expand(
-        self, key: Key[Array, ""], w: Float[Array, " m"], of: Int[Array, "m state_features"]
+        self,
+        key: Key[Array, ""],
+        w: Float[Array, " m"],
+        of: Int[Array, "m state_features"],
+        last: Bool[Array, ""],
     ) -> Expansion:
         m, A = of.shape[0], self.pomdp.num_actions
-        keys = jnp.swapaxes(jr.split(key, (A, m)), 0, 1)
-        s_next, r, ends, o = self._each(self._step)(keys, of)
+        step = self.draws.step(jnp.swapaxes(jr.split(key, (A, m)), 0, 1), of)
+        r, ends = self._outcomes(of, step.s_next)
         alive = jnp.where(ends, 0, w[:, None])
+        nothing = lambda: jnp.zeros((A, self.num_children, m))
+        W = jax.lax.cond(last, nothing, lambda: self._weights(alive, step))
+        return Expansion(w @ r, W, jnp.moveaxis(step.s_next, 1, 0))
+
+    def _weights(self, alive: Float[Array, "m A"], step: Stepped) -> Float[Array, "A C m"]:
+        """Of the children: of every observation, or of the likeliest."""
+        seen, sizes = self.draws.see(step), self.pomdp.observation_sizes
         if self.listed:
-            every = jnp.asarray(all_vectors(self.pomdp.observation_sizes))
-            likely = jnp.broadcast_to(every, (A, *every.shape)), jnp.ones((A, len(every)), bool)
-        else:
-            likely = jax.vmap(likeliest, in_axes=(1, 1, None))(o, alive, self.num_children)
-        likelihood = self._each(self._weigh, likely)(of, s_next)  # m A C
-        W = jnp.moveaxis(alive[:, :, None] * likelihood, 0, 2)
-        if not self.listed:  # what is not followed goes, in proportion, to what is
-            W = W * (jnp.sum(alive, axis=0) / jnp.maximum(jnp.sum(W, axis=(1, 2)), TINY))[:, None, None]
-        return Expansion(w @ r, W, jnp.moveaxis(s_next, 1, 0))
+            every = jnp.asarray(all_vectors(sizes))
+            o = jnp.broadcast_to(every, (alive.shape[1], *every.shape))
+            return alive.T[:, None] * self.draws.weigh(step, seen, o)
+        find = likeliest if self.pomdp.num_observations > MOST_COUNTED else partial(likeliest_of_few, sizes)
+        o, followed = jax.vmap(find, in_axes=(1, 1, None))(seen.o, alive, self.num_children)
+        W = alive.T[:, None] * jnp.where(followed[:, :, None], self.draws.weigh(step, seen, o), 0)
+        # What is not followed goes, in proportion, to what is.
+        return W * (jnp.sum(alive, axis=0) / jnp.maximum(jnp.sum(W, axis=(1, 2)), TINY))[:, None, None]
 
     def bound(
         self, bounds: Bounds, W: Float[Array, "C m"], of: Int[Array, "m state_features"], h: Int[Array, ""]
@@ -136,29 +149,19 @@ class ParticleNodes(Nodes):
 
     @property
     def steps(self) -> int:
-        return self.drawn.weights.shape[0] * self.pomdp.num_actions
+        return self.weights.shape[0] * self.pomdp.num_actions
 
-    def _each(self, function, given=()):
-        """`function` of every particle's D and some arrays, for all particles."""
-        one = lambda i, epsilon, *x: function(self.models.dynamics(self.theta, i, epsilon), given, *x)
-        many = self.models.each(one, self.theta)
-        return lambda *x: many(self.drawn.i, self.drawn.epsilon, *x)
+    def _outcomes(
+        self, s: Int[Array, "m state_features"], s_next: Int[Array, "m A state_features"]
+    ) -> tuple[Float[Array, "m A"], Bool[Array, "m A"]]:
+        """The reward of each step, and whether it ends the episode."""
 
-    def _step(self, D, _, keys: Key[Array, " A"], s: State):
-        """A step by each action."""
+        def one(s: State, a: Action, s_next: State) -> tuple[Scalar, Bool[Array, ""]]:
+            return self.pomdp.reward(s, a, s_next), self.pomdp.is_terminal(s, a, s_next)
 
-        def by(key: Key[Array, ""], a: Action):
-            s_next, o = D.step(key, s, a)
-            return s_next, self.pomdp.reward(s, a, s_next), self.pomdp.is_terminal(s, a, s_next), o
-
-        return jax.vmap(by)(keys, jnp.arange(self.pomdp.num_actions, dtype=jnp.int32))
-
-    def _weigh(self, D, likely, s: State, s_next: Int[Array, "A state_features"]) -> Float[Array, "A C"]:
-        """p(o | s, a, s'; D) of the observations that are followed after each action."""
-        o, followed = likely
-        each = lambda a, s_next, o: jax.vmap(lambda o: D.observation_log_prob(s, a, s_next, o))(o)
-        log_p = jax.vmap(each)(jnp.arange(len(s_next), dtype=jnp.int32), s_next, o)
-        return jnp.where(followed, jnp.exp(log_p), 0)
+        by_each = jax.vmap(one, in_axes=(None, 0, 0))
+        actions = jnp.arange(self.pomdp.num_actions, dtype=jnp.int32)
+        return jax.vmap(by_each, in_axes=(0, None, 0))(s, actions, s_next)
 
 
 TINY = 1e-30
@@ -178,6 +181,16 @@ def likeliest(
     count = min(count, len(word))
     score, i = jax.lax.top_k(score, count)
     return o[i], score > 0
+
+
+def likeliest_of_few(
+    sizes: tuple[int, ...], o: Int[Array, "m observation_features"], mass: Float[Array, " m"], count: int
+) -> tuple[Int[Array, "count observation_features"], Bool[Array, " count"]]:
+    """`likeliest`, where there are so few observations that the mass of each can be counted."""
+    rank = jax.vmap(lambda o: flat_index(o, sizes))(o)
+    every = jnp.asarray(all_vectors(sizes))
+    score, i = jax.lax.top_k(mass_of(rank, mass, len(every)), count)
+    return every[i], score > 0
 
 
 def _hash(o: Int[Array, "m observation_features"]) -> UInt32[Array, " m"]:
@@ -207,7 +220,9 @@ class TableNodes(Nodes):
     def root(self) -> tuple[Float[Array, " m"], PyTree]:
         return self.weights, ()
 
-    def expand(self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree) -> Expansion:
+    def expand(
+        self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree, last: Bool[Array, ""]
+    ) -> Expansion:
         T, O, R = self.tables
         A, S, _, models = T.shape
         w = w.reshape(1, S, models)

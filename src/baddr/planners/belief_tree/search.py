@@ -25,6 +25,7 @@ from baddr.core.planner import Plan, PreparedPlanner
 from baddr.core.pomdp import POMDP
 from baddr.errors import UserError
 from baddr.planners.belief_tree.bounds import Bounds, Own, value_iteration
+from baddr.planners.belief_tree.draws import Draws, EachDraw
 from baddr.planners.belief_tree.mean_model import (
     is_known,
     mean_model,
@@ -34,6 +35,7 @@ from baddr.planners.belief_tree.mean_model import (
 from baddr.planners.belief_tree.nodes import (
     MOST_LISTED,
     TINY,
+    Drawn,
     Nodes,
     ParticleNodes,
     TableNodes,
@@ -44,6 +46,7 @@ from baddr.planners.belief_tree.nodes import (
     tables_of,
 )
 from baddr.planners.belief_tree.settings import MOST_STATES
+from baddr.planners.children import IN_PLACE
 from baddr.planners.tree_search import effective_depth
 from baddr.posteriors.known import Known
 
@@ -120,15 +123,17 @@ class TreeOfBeliefs(PreparedPlanner):
             weights = root_weights(drawn, T.shape[0], gba.state_sizes)
             tables = tables_of(gba.pomdp, T, O)
             return TableNodes(tables=tables, weights=weights, num_children=gba.num_observations)
-        listed = gba.num_observations <= MOST_LISTED
-        children = self.num_children(gba)
-        children = children if listed else min(children, drawn.i.shape[0])
+        return self.particle_nodes(gba, drawn, EachDraw(gba.models, theta, drawn.i, drawn.epsilon))
+
+    def particle_nodes(self, gba: GBAPOMDP, drawn: Drawn, draws: Draws) -> ParticleNodes:
+        """Of particles that were drawn, with their D."""
+        listed, children = gba.num_observations <= MOST_LISTED, self.num_children(gba)
         return ParticleNodes(
             pomdp=gba.pomdp,
-            models=gba.models,
-            theta=theta,
-            drawn=drawn,
-            num_children=children,
+            draws=draws,
+            s=drawn.s,
+            weights=drawn.weights,
+            num_children=children if listed else min(children, drawn.i.shape[0]),
             listed=listed,
         )
 
@@ -165,16 +170,23 @@ def refuse_without_bounds(gba: GBAPOMDP) -> None:
         )
 
 
+class Block(NamedTuple):
+    """The beliefs of an expansion's children; of all expansions, stacked."""
+
+    W: Float[Array, "*E A C m"]  # weights of the child's belief
+    of: PyTree  # "*E A ...": what the weights are about
+
+
 class Tree(NamedTuple):
     """Per expansion, action and child."""
 
-    W: Float[Array, "E A C m"]  # weights of the child's belief
+    blocks: Block
+    new: Block  # of the last expansion: it is written when the next one starts
     P: Float[Array, "E A C"]  # probability of the child given the action
     lower: Float[Array, "E A C"]
     upper: Float[Array, "E A C"]
     expansion: Int[Array, "E A C"]  # of the child; 0: it is a leaf
     rho: Float[Array, "E A"]
-    of: PyTree  # "E A ...": what the weights are about
     node: Int[Array, " E"]  # that was expanded
     depth: Int[Array, " E"]  # of the children
     size: Int[Array, ""]  # expansions so far
@@ -236,14 +248,18 @@ def plant(nodes: Nodes, bounds: Bounds, shape: tuple[int, int, int], limit: Int[
     w, of = nodes.root()
     lower, upper = nodes.bound(bounds, w[None], of, limit)
     nothing, none = jnp.zeros(shape), jnp.zeros(shape, jnp.int32)
+    block = Block(
+        jnp.zeros((*shape[1:], *w.shape)).at[0, 0].set(w),
+        jax.tree.map(lambda x: jnp.zeros((shape[1], *x.shape), x.dtype).at[0].set(x), of),
+    )
     return Tree(
-        W=jnp.zeros((*shape, *w.shape)).at[0, 0, 0].set(w),
+        blocks=jax.tree.map(lambda x: jnp.zeros((shape[0], *x.shape), x.dtype), block),
+        new=block,
         P=nothing.at[0, 0, 0].set(1),
         lower=nothing.at[0, 0, 0].set(lower[0]),
         upper=nothing.at[0, 0, 0].set(upper[0]),
         expansion=none,
         rho=nothing[:, :, 0],
-        of=jax.tree.map(lambda x: jnp.zeros((*shape[:2], *x.shape), x.dtype).at[0, 0].set(x), of),
         node=none[:, 0, 0],
         depth=none[:, 0, 0],
         size=jnp.int32(0),
@@ -272,10 +288,17 @@ def undecided(e: Int[Array, ""], search: Search, how: TreeOfBeliefs, gamma: floa
 
 def step(e: Int[Array, ""], search: Search, how: TreeOfBeliefs, gamma: float) -> Tree:
     """The tree with its next leaf expanded, as expansion e; unchanged where it is decided."""
+    search = search._replace(tree=written(search.tree, e - 1))
     on = undecided(e, search, how, gamma)
     x = select(search.tree, gamma)
     tree = expand(e, search, x, on)
     return back_up(tree, jnp.where(on, e, 0), gamma)
+
+
+def written(tree: Tree, e: Int[Array, ""]) -> Tree:
+    """With the newest block in its place. If a step wrote what it has read from, XLA would copy the tree."""
+    blocks = jax.tree.map(lambda all, new: all.at[e].set(new, **IN_PLACE), tree.blocks, tree.new)
+    return tree._replace(blocks=blocks)
 
 
 def select(tree: Tree, gamma: float) -> Int[Array, ""]:
@@ -297,21 +320,22 @@ def expand(e: Int[Array, ""], search: Search, x: Int[Array, ""], on: Bool[Array,
     """The tree with the children of leaf x in place e; they are linked to it only where `on`."""
     _, nodes, bounds, limit, _, tree = search
     _, A, C = tree.P.shape
-    w = tree.W.reshape(-1, tree.W.shape[-1])[x]
-    of = jax.tree.map(lambda all: all[x // (A * C), x // C % A], tree.of)
-    rho, W, of = nodes.expand(jr.fold_in(search.key, e), w / jnp.maximum(jnp.sum(w), TINY), of)
+    W, of = tree.blocks
+    w = W.reshape(-1, W.shape[-1])[x]
+    of = jax.tree.map(lambda all: all[x // (A * C), x // C % A], of)
     depth = tree.depth[x // (A * C)] + 1
-    h, P = limit - depth, jnp.sum(W, axis=-1)
+    h, w = limit - depth, w / jnp.maximum(jnp.sum(w), TINY)
+    rho, W, of = nodes.expand(jr.fold_in(search.key, e), w, of, h <= 0)
+    P = jnp.sum(W, axis=-1)
     lower, upper = jax.vmap(lambda W, of: nodes.bound(bounds, W, of, h))(W, of)
     value = lambda V: jnp.where((P > TINY) & (h > 0), V / jnp.maximum(P, TINY), 0)
     return tree._replace(
-        W=tree.W.at[e].set(W),
+        new=Block(W, of),
         P=tree.P.at[e].set(P),
         lower=tree.lower.at[e].set(value(lower)),
         upper=tree.upper.at[e].set(value(upper)),
         expansion=_at(tree.expansion, x, jnp.where(on, e, 0)),
         rho=tree.rho.at[e].set(rho),
-        of=jax.tree.map(lambda all, new: all.at[e].set(new), tree.of, of),
         node=tree.node.at[e].set(x),
         depth=tree.depth.at[e].set(depth),
         size=tree.size + on.astype(jnp.int32),
