@@ -73,6 +73,18 @@ def learners(
     }
 
 
+WIDE = "wide"  # the variant of agents that learn from simulators as Bayes would: they need a wide prior
+
+
+def with_wide(presets: dict[str, Preset], **domain: Any) -> dict[str, Preset]:
+    """The presets, and those of variant WIDE: with settings of the domain that draw simulators from a prior
+    as wide as what is to be learned. (Under a prior that is certain, a Bayesian must not learn quickly.)"""
+    wide = {name: presets[name] for name in ("quick", "paper")}
+    return presets | {
+        f"{name}/{WIDE}": replace(sizes, domain={**sizes.domain, **domain}) for name, sizes in wide.items()
+    }
+
+
 FILE_DEPTH = 20  # of the search in domains that come from files
 
 
