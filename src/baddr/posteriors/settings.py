@@ -93,3 +93,30 @@ class FactoredSettings:
     def problems(self) -> list[str]:
         holds = 0 <= self.edge_probability <= 1
         return wrong((holds, "factored.edge-probability must lie in [0, 1]"))
+
+
+MOST_ENTRIES = 10**6  # of the exact filter's table, members times states
+
+
+@dataclass(frozen=True)
+class BankSettings:
+    """The simulators of agent bank."""
+
+    members: int = 1024
+    """Simulators that are drawn from the prior, once for all runs. Their weights are all that is learned."""
+
+    def problems(self) -> list[str]:
+        return wrong((self.members >= 1, "bank.members must be at least 1"))
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The exact belief of agent bank: a table of all states and members, no particles."""
+
+    learn_terminal: bool = True
+    """Learn from the step that ends an episode."""
+
+    def build(self, domain: Any) -> Any:
+        from baddr.posteriors.exact_filter import ExactFilter
+
+        return ExactFilter(domain.pomdp.num_states, self.learn_terminal)

@@ -152,9 +152,9 @@ class Gridverse(POMDP):
 def make_domain(settings: GridverseSettings) -> Domain:
     """The room with the paper's prior: turns and the beam known, forward's length not.
 
-    The paper's prior is one simulator: sampled ones and the expected one are the same. With a `certainty` that
-    is not infinite each simulator has a distribution of its own over how far forward walks. There is no
-    tabular prior: O alone would have 4^(3N) outcomes a row.
+    The paper's prior is one simulator: sampled ones and the expected one are the same. With a finite
+    `certainty` each simulator has a distribution of its own over how far forward walks. There is no tabular
+    prior: O alone would have 4^(3N) outcomes a row.
     """
     size, forward_length, certainty = settings.size, settings.forward_length, settings.certainty
     prior = Walk(size, forward_length, noisy=True)

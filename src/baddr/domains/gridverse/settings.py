@@ -22,9 +22,9 @@ class GridverseSettings:
     forward_length: int = 1
     """Cells that forward walks. 1: the original environment. Preset `paper` has 4, and 8 from size 32 on."""
     certainty: float = math.inf
-    """c: how far forward walks in a simulator is distributed as a draw of Dirichlet(c * uniform), over 1 behind
-    to 5 ahead or more. inf: the paper's one simulator, whose forward lands on any open cell near. 1: a wide
-    prior."""
+    """c: how far forward walks in a simulator is distributed as a draw of Dirichlet(c * uniform), over 1
+    behind to 5 ahead or more. inf: the paper's one simulator, whose forward lands on any open cell near. 1: a
+    wide prior."""
     leaf: Literal["distance", "rollout"] = "distance"
     """The value below the search tree: 1 / (Manhattan distance to the goal), or a random rollout's."""
     discount: float = 0.95
@@ -81,7 +81,7 @@ def presets(settings: GridverseSettings) -> dict[str, Preset]:
         "paper": replace(PAPER, domain=domain),
         **learners(20_000, domain, learning_rate=1e-3, num_particles=particles),
     }
-    return with_wide(presets, certainty=1.0)
+    return with_wide(presets, 4 * settings.size**2, certainty=1.0)
 
 
 ENTRY = Entry(

@@ -94,7 +94,7 @@ def presets(settings: RoadRacingSettings) -> dict[str, Preset]:
         "paper": paper,
         **learners(episodes, learning_rate=rate, num_particles=15),
     }
-    return with_wide(presets, certainty=4.0)
+    return with_wide(presets, settings.lanes * 6**settings.lanes, certainty=4.0)
 
 
 ENTRY = Entry(

@@ -66,7 +66,7 @@ def presets(settings: SysadminSettings) -> dict[str, Preset]:
         "paper": SIZES,
         **learners(),
     }
-    return with_wide(presets, certainty=10.0)
+    return with_wide(presets, 2**settings.computers, certainty=10.0)
 
 
 ENTRY = Entry(
