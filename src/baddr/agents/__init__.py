@@ -6,6 +6,7 @@ AGENTS = {
     "ba-pomcp": "baddr.agents.ba_pomcp:BaPomcp",
     "fba-pomcp": "baddr.agents.fba_pomcp:FbaPomcp",
     "bank": "baddr.agents.bank:Bank",
+    "mixture": "baddr.agents.mixture:Mixture",
     "pomcp": "baddr.agents.pomcp:Pomcp",
     "optimal": "baddr.agents.optimal:Optimal",
     "dpfrl": "baddr.agents.dpfrl:Dpfrl",

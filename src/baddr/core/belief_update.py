@@ -46,8 +46,10 @@ class Info(NamedTuple):
 
 def initial_belief(key: Key[Array, ""], gba: GBAPOMDP, num_particles: int) -> Particles:
     """{(s_0, theta_0)}^n with s_0 ~ p_s0 and theta_0 from the prior, paired at random."""
-    states = jax.vmap(gba.initial_pair)(*jr.split(key, (2, num_particles)))
-    return Particles(states, uniform_weights(num_particles))
+    keys_s, keys_theta = jr.split(key, (2, num_particles))
+    prior = getattr(gba.posterior, "priors", jax.vmap(gba.posterior.prior))  # of all, where it is better so
+    s, theta = jax.vmap(gba.pomdp.initial_state)(keys_s), prior(keys_theta)
+    return Particles(AugmentedState(s, theta), uniform_weights(num_particles))
 
 
 def next_episode(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Particles:

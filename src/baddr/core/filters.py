@@ -1,5 +1,5 @@
-"""The belief updates by particles as values: what is chosen about them. Their maths is in `belief_update`. Needs no
-JAX."""
+"""Belief updates by particles as values: what is chosen about them. Their maths is in `belief_update`. Needs
+no JAX."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable

@@ -1,5 +1,5 @@
-"""`planners.belief_tree.search.TreeOfBeliefs`, faster: run by run on a CPU, tables and bounds of a known model
-or of a bank's members worked out once, networks tabulated."""
+"""`planners.belief_tree.search.TreeOfBeliefs`, faster: run by run on a CPU, networks tabulated, tables and
+bounds of a known model or of a bank's members worked out once."""
 
 from functools import partial
 from typing import Any

@@ -110,8 +110,8 @@ def draw_bank(
 
 
 class Member(Posterior):
-    """A point mass at one of a bank's members: theta is its number. What is believed of D under a bank, member
-    by member."""
+    """A point mass at one of a bank's members: theta is its number. So a belief can be told member by
+    member."""
 
     bank: Bank
 

@@ -22,6 +22,7 @@ from baddr.posteriors.dropout import Dropout
 from baddr.posteriors.factored import Factored, FactoredCounts, entries
 from baddr.posteriors.frozen import Frozen
 from baddr.posteriors.known import Known
+from baddr.posteriors.mixture import Mixture, part_weights
 from baddr.posteriors.partial import Partial
 
 NUM_DRAWS = 64  # of models, for a moment that has no closed form
@@ -40,15 +41,14 @@ def observation_draws(posterior: Posterior, key: Key[Array, ""], theta: Theta, s
         return observation_draws(posterior.observation, key, theta[1], step)
     if isinstance(posterior, Member):
         return jnp.exp(posterior.bank.member(theta).observation_log_prob(*step))[None]
-    if isinstance(posterior, Known | Bank) or (
-        isinstance(posterior, Dirichlet | Factored) and posterior.expected
-    ):
+    expected = isinstance(posterior, Dirichlet | Factored) and posterior.expected
+    if isinstance(posterior, Known | Bank) or expected:
         return None
 
     def probability(key: Key[Array, ""]) -> Float[Array, ""]:
         return jnp.exp(sample(posterior, key, theta).observation_log_prob(*step))
 
-    n = NUM_DROPOUT_DRAWS if isinstance(posterior, Dropout) else NUM_DRAWS
+    n = NUM_DROPOUT_DRAWS if isinstance(posterior, Dropout | Mixture) else NUM_DRAWS
     return jax.vmap(probability)(jr.split(key, n))
 
 
@@ -123,8 +123,11 @@ Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Any]]
 
 
 def described(describe: Describe, posterior: Posterior) -> Describe:
-    """`describe` for beliefs under this posterior: of a bank member by member, so that nothing is drawn."""
-    return partial(_by_member, describe) if isinstance(posterior, Bank) else describe
+    """`describe` for beliefs under this posterior: of a bank member by member, so that nothing is drawn, and
+    of a mixture also how likely its parts are."""
+    if isinstance(posterior, Bank):
+        return partial(_by_member, describe)
+    return partial(_by_part, describe) if isinstance(posterior, Mixture) else describe
 
 
 def _by_member(
@@ -134,3 +137,10 @@ def _by_member(
     member, members = by_member(posterior, belief)
     model = describe(key, member, members)
     return model | {"effective_members": members.effective_sample_size()}
+
+
+def _by_part(
+    describe: Describe, key: Key[Array, ""], posterior: Posterior, belief: Particles
+) -> dict[str, Any]:
+    assert isinstance(posterior, Mixture)
+    return describe(key, posterior, belief) | {"part_weight": part_weights(posterior, belief)}

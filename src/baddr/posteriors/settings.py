@@ -120,3 +120,20 @@ class Exact:
         from baddr.posteriors.exact_filter import ExactFilter
 
         return ExactFilter(domain.pomdp.num_states, self.learn_terminal)
+
+
+@dataclass(frozen=True)
+class MixtureSettings:
+    """The agents whose posteriors agent mixture has, and how likely each is before anything is seen."""
+
+    of: tuple[str, ...] = ("bank", "baddr")
+    """Agents with a posterior: bank, baddr, filtering, ba-pomcp, fba-pomcp."""
+    weights: tuple[float, ...] = (0.9, 0.1)
+    """The prior weight of each, in proportion."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (len(self.of) >= 1, "mixture.of must name an agent"),
+            (len(self.of) == len(self.weights), "mixture.weights must have a number for each of mixture.of"),
+            (min(self.weights, default=1) > 0, "mixture.weights must be positive"),
+        )
