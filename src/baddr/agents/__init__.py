@@ -5,6 +5,8 @@ AGENTS = {
     "filtering": "baddr.agents.filtering:Filtering",
     "ba-pomcp": "baddr.agents.ba_pomcp:BaPomcp",
     "fba-pomcp": "baddr.agents.fba_pomcp:FbaPomcp",
+    "bank": "baddr.agents.bank:Bank",
+    "mixture": "baddr.agents.mixture:Mixture",
     "pomcp": "baddr.agents.pomcp:Pomcp",
     "optimal": "baddr.agents.optimal:Optimal",
     "dpfrl": "baddr.agents.dpfrl:Dpfrl",

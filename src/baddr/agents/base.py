@@ -59,6 +59,7 @@ class AgentSettings(ABC):
     about: ClassVar[str]  # in a line
     variant: ClassVar[str] = ""  # NAME/VARIANT of a domain's presets, where there is one, is for this agent
     needs: ClassVar[str | None] = None  # the member of a Domain that it cannot do without
+    shares: ClassVar[bool] = False  # its beliefs are about what all runs of a seed share: members, a network
     learns: ClassVar[bool] = True  # it keeps what it learns: a result can be another one's --prior
 
     @abstractmethod
@@ -104,13 +105,17 @@ def bayesian(request: Request, prior: Prior, groups: Mapping[str, Any], planner:
     from baddr.core.agent import Agent
     from baddr.core.gba_pomdp import GBAPOMDP
     from baddr.fast.choose import fast_agent, with_posterior
+    from baddr.posteriors.moments import described
 
     domain, gba = request.domain, GBAPOMDP(request.domain.pomdp, prior.like)
     filter = made_for(domain, groups.get("filter"))
+    if hasattr(filter, "refuse"):
+        filter.refuse(prior.like)
     if any(map(is_own, groups.values())):
         from baddr.agents.check import refuse_malformed
 
         refuse_malformed(groups, gba, filter, planner)
+    describe = describe and described(describe, prior.like)
     agent = fast_agent(Agent(gba, filter, planner or _uniform(), describe, request.trace))
 
     def train(progress: Progress | None) -> "tuple[Life, Test | None]":

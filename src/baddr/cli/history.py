@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from baddr.agents.kinds import kind_with, with_kind
 from baddr.errors import UserError
 from baddr.lab.experiment import AnyExperiment
 
@@ -13,6 +14,10 @@ def with_setting(experiment: AnyExperiment, group: str, setting: str, value: int
     if value is None:
         return experiment
     values = experiment.settings.groups().get(group)
+    if values is not None and (kind := kind_with(group, frozenset({setting}), values)):
+        return with_setting(
+            replace(experiment, settings=with_kind(experiment.settings, group, kind)), group, setting, value
+        )
     if not hasattr(values, setting):
         flag = f"--{group}.{setting.replace('_', '-')}"
         raise UserError(f"Agent {experiment.agent} has no {flag}; choose another with --agent.")

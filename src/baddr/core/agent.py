@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.core.belief_update import Info, initial_belief, next_episode
+from baddr.core.belief_update import Info, initial_belief, next_episode, select
 from baddr.core.filters import Filter
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.particles import Particles, mass_of
@@ -46,10 +46,11 @@ class Agent(eqx.Module):
         self.planner = planner if isinstance(planner, Planner) else planner.build()
 
     def initial_belief(self, key: Key[Array, ""]) -> Particles:
-        return initial_belief(key, self.gba, self.filter.num_particles)
+        own = getattr(self.filter, "initial_belief", None)  # of a filter without particles
+        return own(key, self.gba) if own else initial_belief(key, self.gba, self.filter.num_particles)
 
     def next_episode(self, key: Key[Array, ""], belief: Particles) -> Particles:
-        return next_episode(key, self.gba, belief)
+        return getattr(self.filter, "next_episode", next_episode)(key, self.gba, belief)
 
     def prepare(self, key: Key[Array, ""], belief: Particles) -> PyTree:
         """What the planner works out before an episode; most have nothing to."""
@@ -228,12 +229,14 @@ def learn(
         model = where(about, ended | agent.trace, keys.model, belief)
     state = state_marginals(belief, agent.gba.state_sizes) if agent.trace else []
     fresh = agent.next_episode(keys.next_episode, belief)
-    # The models stay: selecting them, too, would read all of them again.
-    s, log_weights = _where(ended, (fresh.states.s, fresh.log_weights), (belief.states.s, belief.log_weights))
-    after = Particles(AugmentedState(s, belief.states.theta), log_weights)
+    (s, theta), new = belief.states, fresh.states
+    if new.theta is not theta:  # models that stay are not selected: that would read all of them again
+        theta = select(ended, new.theta, theta)
+    s, log_weights = select(ended, (new.s, fresh.log_weights), (s, belief.log_weights))
+    after = Particles(AugmentedState(s, theta), log_weights)
     if jax.tree.leaves(prepared):
         prepare = lambda key, belief: agent.prepare(key, belief)  # a method would have to be hashable
-        prepared = _where(ended, where(prepare, ended, jr.fold_in(keys.plan, 1), after), prepared)
+        prepared = select(ended, where(prepare, ended, jr.fold_in(keys.plan, 1), after), prepared)
     return after, Seen(info, failed, model, state, prepared)
 
 
@@ -260,7 +263,7 @@ def move(
     empty = empty_tally(agent.filter.num_particles)
     next_ = on._replace(episode=run.episode + 1, t=jnp.int32(0), s=outcome.first, tally=empty)
     belief, rest = run.belief, lambda run: run._replace(belief=())
-    after = _where(active, _where(ended, rest(next_), rest(on)), rest(run))._replace(belief=belief)
+    after = select(active, select(ended, rest(next_), rest(on)), rest(run))._replace(belief=belief)
     record = Step(
         active=active,
         episode=run.episode,
@@ -313,7 +316,3 @@ def is_finite(belief: Particles) -> Bool[Array, ""]:
     rows = [x.reshape(x.shape[0], -1) for x in leaves if jnp.issubdtype(x.dtype, jnp.floating)]
     sums = [x @ jnp.full(x.shape[1:], 1e-30, x.dtype) for x in rows]
     return jnp.all(jnp.isfinite(sum(sums, jnp.exp(belief.log_weights))))
-
-
-def _where(condition: Bool[Array, ""], yes: PyTree, no: PyTree) -> Any:
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)

@@ -46,8 +46,10 @@ class Info(NamedTuple):
 
 def initial_belief(key: Key[Array, ""], gba: GBAPOMDP, num_particles: int) -> Particles:
     """{(s_0, theta_0)}^n with s_0 ~ p_s0 and theta_0 from the prior, paired at random."""
-    states = jax.vmap(gba.initial_pair)(*jr.split(key, (2, num_particles)))
-    return Particles(states, uniform_weights(num_particles))
+    keys_s, keys_theta = jr.split(key, (2, num_particles))
+    prior = getattr(gba.posterior, "priors", jax.vmap(gba.posterior.prior))  # of all, where it is better so
+    s, theta = jax.vmap(gba.pomdp.initial_state)(keys_s), prior(keys_theta)
+    return Particles(AugmentedState(s, theta), uniform_weights(num_particles))
 
 
 def next_episode(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Particles:
@@ -94,7 +96,7 @@ def importance_sampling(
     log_joint = log_prior + log_likelihood
     log_evidence = jax.nn.logsumexp(log_joint)
     log_weights = jnp.where(impossible, log_prior, log_joint - log_evidence)
-    s_next, log_weights = _where(active, (s_next, log_weights), (belief.states.s, belief.log_weights))
+    s_next, log_weights = select(active, (s_next, log_weights), (belief.states.s, belief.log_weights))
     after = Particles(AugmentedState(s_next, theta), log_weights)
     return after, Info(
         effective_sample_size=after.effective_sample_size(),
@@ -165,7 +167,7 @@ def rejection_sampling(
     num_kept = jnp.minimum(found.number_kept, n)
     chosen, impossible = _fill(key_fill, found, num_kept)
     themselves = _Kept(jnp.arange(n, dtype=jnp.int32), belief.states.s)
-    ancestors, s_next = _where(active, chosen, themselves)
+    ancestors, s_next = select(active, chosen, themselves)
     steps = Transition(belief.states.s[ancestors], a, s_next, o)
     learn = jnp.asarray(learn & ~impossible & active)
     theta = gba.models.update(jr.split(key_U, n), belief.states.theta, ancestors, steps, learn)
@@ -219,11 +221,11 @@ def _fill(key: Key[Array, ""], found: _Tries, num_kept: Int[Array, ""]) -> tuple
     relative = jnp.exp(found.log_likelihood - jnp.max(found.log_likelihood))
     by_weight = systematic_indices(key, jnp.nan_to_num(jnp.where(impossible, 1.0, relative)), n)
     copies = jnp.arange(n, dtype=jnp.int32) % jnp.maximum(num_kept, 1)
-    chosen = _where(num_kept > 0, tree_at_index(found.kept, copies), tree_at_index(found.last, by_weight))
+    chosen = select(num_kept > 0, tree_at_index(found.kept, copies), tree_at_index(found.last, by_weight))
     return chosen, impossible
 
 
-def _where(condition: Yes, yes: PyTree, no: PyTree) -> Any:
+def select(condition: Yes, yes: PyTree, no: PyTree) -> Any:
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)
 
 

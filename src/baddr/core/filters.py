@@ -1,5 +1,5 @@
-"""The two belief updates as values: what is chosen about them. Their maths is in `belief_update`. Needs no
-JAX."""
+"""Belief updates by particles as values: what is chosen about them. Their maths is in `belief_update`. Needs
+no JAX."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -100,4 +100,5 @@ class Rejection:
         return rejection_sampling(key, gba, belief, a, o, self, learn, active)
 
 
-FILTERS = {"importance": "baddr.core.filters:Importance", "rejection": "baddr.core.filters:Rejection"}
+FILTERS = {kind.__name__.lower(): f"baddr.core.filters:{kind.__name__}" for kind in (Importance, Rejection)}
+FILTERS["exact"] = "baddr.posteriors.settings:Exact"

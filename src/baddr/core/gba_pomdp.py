@@ -44,10 +44,7 @@ class GBAPOMDP(POMDP):
         return self.models.posterior
 
     def initial_state(self, key: Key[Array, ""]) -> AugmentedState:
-        return self.initial_pair(*jr.split(key))
-
-    def initial_pair(self, key_s: Key[Array, ""], key_theta: Key[Array, ""]) -> AugmentedState:
-        """(s_0, theta_0) with s_0 ~ p_s0 and theta_0 from the prior."""
+        key_s, key_theta = jr.split(key)
         return AugmentedState(self.pomdp.initial_state(key_s), self.posterior.prior(key_theta))
 
     def initial_observation(self, key: Key[Array, ""], s: AugmentedState) -> Observation:

@@ -9,7 +9,7 @@ from typing import Any
 from baddr.core.filters import Importance
 from baddr.planners.belief_tree.settings import MOST_STATES, BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
-from baddr.posteriors.settings import Network, Pretrain
+from baddr.posteriors.settings import MOST_ENTRIES, BankSettings, Exact, Network, Pretrain
 
 Feature = tuple[str, tuple[str, ...]]  # a feature's name and the names of its values
 
@@ -73,6 +73,31 @@ def learners(
     }
 
 
+WIDE = "wide"  # the variant of agents that learn from simulators as Bayes would: they need a wide prior
+MOST_STATES_OF_A_BANK = MOST_ENTRIES // BankSettings().members  # whose belief is then exact
+
+
+def with_wide(presets: dict[str, Preset], num_states: int, **domain: Any) -> dict[str, Preset]:
+    """The presets, and those of agents that need simulators as different as what is to be learned: with these
+    settings of the domain. (Under a prior that is certain, a Bayesian must not learn quickly.)
+
+    WIDE; `bank`, with an exact belief where there are not too many states; `mixture`, with the networks of
+    variant `network`.
+    """
+
+    def wide(sizes: Preset, **groups: Any) -> Preset:
+        changed = sizes.changed(sizes.runs, sizes.episodes, **groups)
+        return replace(changed, domain={**sizes.domain, **domain})
+
+    exact = {"filter": Exact()} if num_states <= MOST_STATES_OF_A_BANK else {}
+    found = dict(presets)
+    for name in ("quick", "paper"):
+        found[f"{name}/{WIDE}"] = wide(presets[name])
+        found[f"{name}/bank"] = wide(presets[name], **exact)
+        found[f"{name}/mixture"] = wide(presets.get(f"{name}/network", presets[name]))
+    return found
+
+
 FILE_DEPTH = 20  # of the search in domains that come from files
 
 
@@ -83,9 +108,9 @@ def returns_range(rewards: float, discount: float, depth: int = FILE_DEPTH) -> f
     return rewards * steps or 1.0
 
 
-def file_presets(exploration: float, num_states: int) -> dict[str, Preset]:
+def file_presets(exploration: float, num_states: int, bounded: bool = False) -> dict[str, Preset]:
     """For domains that come from files: the sizes are ours. `quick` plans by a belief tree, where there are
-    not too many states for its bounds."""
+    not too many states for its bounds, or the domain has bounds of its own."""
     sizes = Preset(
         runs=16,
         episodes=20,
@@ -98,7 +123,8 @@ def file_presets(exploration: float, num_states: int) -> dict[str, Preset]:
     )
     ours = sizes.changed(sizes.runs, sizes.episodes, planner=IMPROVED)
     tree = ours.changed(sizes.runs, sizes.episodes, planner=BeliefTree())
-    return {"quick": tree if num_states <= MOST_STATES else ours, "paper": sizes, **learners()}
+    quick = tree if num_states <= MOST_STATES or bounded else ours
+    return with_wide({"quick": quick, "paper": sizes, **learners()}, num_states)
 
 
 @dataclass(frozen=True)

@@ -179,4 +179,4 @@ def presets_of(domain: Any) -> dict[str, Preset]:
     depth = min(FILE_DEPTH, pomdp.horizon)
     u = returns_range(float(r.max() - r.min()), pomdp.discount, depth)
     bounded = None not in (domain.lower, domain.upper)  # they make up for the size
-    return file_presets(u, 1 if bounded else pomdp.num_states) | dict(domain.presets)
+    return file_presets(u, pomdp.num_states, bounded) | dict(domain.presets)

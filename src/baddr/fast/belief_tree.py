@@ -1,5 +1,5 @@
-"""`planners.belief_tree.search.TreeOfBeliefs`, faster: run by run on a CPU, a known model's tables and bounds
-worked out once, networks tabulated."""
+"""`planners.belief_tree.search.TreeOfBeliefs`, faster: run by run on a CPU, networks tabulated, tables and
+bounds of a known model or of a bank's members worked out once."""
 
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from baddr.core.planner import Plan, PreparedPlanner
 from baddr.core.pomdp import POMDP, Dynamics, all_vectors
 from baddr.fast.backend import on_cpu
 from baddr.fast.network_draws import draws_of, in_order
+from baddr.fast.bank_models import tables_of_members, weights_of_members
 from baddr.fast.tables import Rows, Tabulated, draws_once, rows_that_matter, tabulate
 from baddr.fast.tuning import MOST_ROWS
 from baddr.planners.belief_tree.bounds import Bounds
@@ -42,6 +43,7 @@ from baddr.planners.belief_tree.search import (
     learning,
 )
 from baddr.planners.tree_search import effective_depth
+from baddr.posteriors.bank import Bank
 
 MOST_KNOWN_STATES = 1024  # of a known model that is searched by tables
 MOST_KNOWN_OBSERVATIONS = 1024
@@ -53,8 +55,8 @@ class FastTree(PreparedPlanner):
     """The belief tree by particles, or by tables (which draw nothing)."""
 
     how: TreeOfBeliefs
-    tables: Tables | None  # of a model that is known
-    bounds: Bounds | None  # in it
+    tables: Tables | None  # of a model that is known, or of all members of a bank
+    bounds: Bounds | None  # in them
     # The inputs of D that are evaluated before, where they are few
     rows: Rows | None = eqx.field(static=True)
     by: str = eqx.field(static=True)
@@ -99,6 +101,9 @@ class FastTree(PreparedPlanner):
 
     def nodes(self, key: Key[Array, ""], pomdp: POMDP, belief: Particles) -> Nodes:
         gba, belief = learning(pomdp, belief)
+        if self.tables is not None and isinstance(gba.posterior, Bank):
+            weights = weights_of_members(gba, belief)
+            return TableNodes(tables=self.tables, weights=weights, num_children=gba.num_observations)
         if self.tables is not None:
             drawn = Drawn(belief.states.s, belief.weights, jnp.zeros((0,), jnp.int32), ())
             weights = root_weights(drawn, 1, gba.state_sizes)
@@ -142,6 +147,9 @@ def fast_tree(how: TreeOfBeliefs, pomdp: POMDP) -> FastTree:
         tables = known_tables(gba)
         bounds = known_bounds(how, gba, tables)
         return FastTree(how, tables, bounds, None, "particles" if tables is None else "tables")
+    if isinstance(gba.posterior, Bank) and by_tables(gba, gba.posterior.num_members):
+        tables = tables_of_members(gba)
+        return FastTree(how, tables, known_bounds(how, gba, tables), None, "members")
     rows = None
     if by_tables(gba, how.num_particles):
         if draws_once(gba.posterior):

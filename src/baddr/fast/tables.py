@@ -26,6 +26,7 @@ from baddr.fast.models import FrozenModels
 from baddr.fast.tuning import BYTES_OF_TABLES, MOST_OBSERVATIONS, TABULATED_AT_ONCE
 from baddr.posteriors.dropout import Architecture, Dropout, DropoutDynamics, NetworkDynamics
 from baddr.posteriors.frozen import Frozen
+from baddr.posteriors.mixture import Mixture
 from baddr.posteriors.partial import Partial
 from baddr.prng import running_sum
 
@@ -106,6 +107,11 @@ def _(posterior: Dropout) -> bool:
 @draws_once.register(Frozen)
 def _(posterior: Frozen) -> bool:
     return draws_once(posterior.posterior)
+
+
+@draws_once.register(Mixture)
+def _(posterior: Mixture) -> bool:
+    return all(map(draws_once, posterior.parts))
 
 
 @draws_once.register(Partial)

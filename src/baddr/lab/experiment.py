@@ -33,7 +33,8 @@ class Experiment(Generic[D, A]):
     domain: D
     settings: Annotated[A, arg(name="")]  # the agent's: their groups stand beside the domain's
     agent: str = "baddr"
-    """Who acts: baddr, filtering, ba-pomcp, fba-pomcp, pomcp, optimal, dpfrl, a2c, random or own."""
+    """Who acts: baddr, filtering, ba-pomcp, fba-pomcp, bank, mixture, pomcp, optimal, dpfrl, a2c, random or
+    own."""
     preset: Literal["quick", "paper"] = "quick"
     """The settings to start from. quick: takes minutes. paper: the paper's sizes."""
     runs: int = 32
@@ -237,10 +238,13 @@ def check_prior(experiment: AnyExperiment) -> None:
     theirs = of_folder(source)
     if _shape(theirs) != _shape(experiment) or not experiment.settings.learns:
         particles = getattr(theirs.settings.groups().get("filter"), "num_particles", "no")
+        shares = experiment.settings.shares
+        same = ", and with the same --seed and --domain settings" if shares else ""
+        seed = f" and seed {theirs.seed}" if shares else ""
         raise UserError(
             f"--prior {source.path}: a learned belief can be used by the same agent on the same domain with "
-            f"the same network and number of particles; that was {theirs.agent} on {theirs.name} with "
-            f"{particles} particles."
+            f"the same network and number of particles{same}; that was {theirs.agent} on {theirs.name} with "
+            f"{particles} particles{seed}."
         )
     if theirs.keep_beliefs == "no":
         raise UserError(f"--prior {source.path}: that experiment did not keep its beliefs.")
@@ -251,7 +255,9 @@ def _shape(experiment: AnyExperiment) -> Any:
     groups = experiment.settings.groups()
     filter = groups.pop("filter", None)
     rest = {name: group for name, group in groups.items() if name not in ("planner", "pretrain")}
-    return experiment.name, experiment.agent, getattr(filter, "num_particles", 0), rest
+    shared = (experiment.seed, experiment.domain) if experiment.settings.shares else ()
+    particles = getattr(filter, "num_particles", type(filter))
+    return experiment.name, experiment.agent, particles, rest, shared
 
 
 def describe_agents() -> dict[str, str]:

@@ -127,8 +127,9 @@ def belief_json(key: Key[Array, ""], agent: Agent, domain: Domain, belief: Parti
     predict = eqx.filter_jit(predictive)
     marginals = state_marginals(belief, pomdp.state_sizes)
     model = {}
-    if domain.describe is not None:
-        described = domain.describe(keys[-1], agent.gba.posterior, belief)
+    describe = agent.describe or domain.describe
+    if describe is not None:
+        described = describe(keys[-1], agent.gba.posterior, belief)
         model = {name: np.asarray(value).tolist() for name, value in described.items()}
     return {
         "num_particles": belief.num_particles,

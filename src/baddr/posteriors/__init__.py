@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from baddr.core.posterior import Posterior
+    from baddr.posteriors.bank import Bank
     from baddr.posteriors.dirichlet import Counts, Dirichlet
     from baddr.posteriors.dropout import Architecture, Dropout
     from baddr.posteriors.factored import Factored, FactoredCounts, FactoredDynamics, Graph
     from baddr.posteriors.frozen import Frozen
     from baddr.posteriors.known import Known
+    from baddr.posteriors.mixture import Mixture
     from baddr.posteriors.partial import Partial
 
 _HOMES = {
     "Architecture": "posteriors.dropout",
+    "Bank": "posteriors.bank",
     "Counts": "posteriors.dirichlet",
     "Dirichlet": "posteriors.dirichlet",
     "Dropout": "posteriors.dropout",
@@ -24,12 +27,14 @@ _HOMES = {
     "Frozen": "posteriors.frozen",
     "Graph": "posteriors.factored",
     "Known": "posteriors.known",
+    "Mixture": "posteriors.mixture",
     "Partial": "posteriors.partial",
     "Posterior": "core.posterior",
 }
 
 __all__ = [
     "Architecture",
+    "Bank",
     "Counts",
     "Dirichlet",
     "Dropout",
@@ -39,6 +44,7 @@ __all__ = [
     "Frozen",
     "Graph",
     "Known",
+    "Mixture",
     "Partial",
     "Posterior",
 ]

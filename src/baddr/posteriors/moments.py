@@ -3,7 +3,9 @@
 By drawing models for any posterior; in closed form where there is one.
 """
 
-from functools import singledispatch
+from collections.abc import Callable
+from functools import partial, singledispatch
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +13,16 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from baddr.core.particles import Particles
 from baddr.core.pomdp import Transition, flat_index
 from baddr.core.posterior import Posterior, Theta, sample
+from baddr.posteriors.bank import Bank, Member, by_member
 from baddr.posteriors.dirichlet import Counts, Dirichlet
 from baddr.posteriors.dropout import Dropout
 from baddr.posteriors.factored import Factored, FactoredCounts, entries
 from baddr.posteriors.frozen import Frozen
 from baddr.posteriors.known import Known
+from baddr.posteriors.mixture import Mixture, part_weights
 from baddr.posteriors.partial import Partial
 
 NUM_DRAWS = 64  # of models, for a moment that has no closed form
@@ -34,13 +39,16 @@ def observation_draws(posterior: Posterior, key: Key[Array, ""], theta: Theta, s
         return observation_draws(posterior.posterior, key, theta, step)
     if isinstance(posterior, Partial):
         return observation_draws(posterior.observation, key, theta[1], step)
-    if isinstance(posterior, Known) or (isinstance(posterior, Dirichlet | Factored) and posterior.expected):
+    if isinstance(posterior, Member):
+        return jnp.exp(posterior.bank.member(theta).observation_log_prob(*step))[None]
+    expected = isinstance(posterior, Dirichlet | Factored) and posterior.expected
+    if isinstance(posterior, Known | Bank) or expected:
         return None
 
     def probability(key: Key[Array, ""]) -> Float[Array, ""]:
         return jnp.exp(sample(posterior, key, theta).observation_log_prob(*step))
 
-    n = NUM_DROPOUT_DRAWS if isinstance(posterior, Dropout) else NUM_DRAWS
+    n = NUM_DROPOUT_DRAWS if isinstance(posterior, Dropout | Mixture) else NUM_DRAWS
     return jax.vmap(probability)(jr.split(key, n))
 
 
@@ -55,6 +63,19 @@ def observation_moments(posterior: Posterior, theta: Theta, step: Transition, dr
 @observation_moments.register(Known)
 def _(posterior: Known, theta: Theta, step: Transition, draws: Draws) -> Moments:
     return jnp.exp(posterior.D.observation_log_prob(*step)), jnp.zeros(())
+
+
+@observation_moments.register(Bank)
+def _(posterior: Bank, theta: Theta, step: Transition, draws: Draws) -> Moments:
+    p, w = jnp.exp(posterior.each(lambda D: D.observation_log_prob(*step))), jnp.exp(theta)
+    mean = jnp.sum(w * p)
+    return mean, jnp.sum(w * (p - mean) ** 2)
+
+
+@observation_moments.register(Member)
+def _(posterior: Member, theta: Theta, step: Transition, draws: Draws) -> Moments:
+    assert draws is not None
+    return draws[0], jnp.zeros(())
 
 
 @observation_moments.register(Frozen)
@@ -94,3 +115,32 @@ def _(posterior: Factored, theta: FactoredCounts, step: Transition, draws: Draws
     alpha = jnp.where(learned & (entry > 0), entry, jnp.inf)
     ratio = (1 + 1 / alpha) / (1 + jnp.where(learned, 1 / total, 0))
     return mean, mean**2 * (jnp.prod(ratio) - 1)
+
+
+# What a domain tells of the belief about D.
+
+Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Any]]
+
+
+def described(describe: Describe, posterior: Posterior) -> Describe:
+    """`describe` for beliefs under this posterior: of a bank member by member, so that nothing is drawn, and
+    of a mixture also how likely its parts are."""
+    if isinstance(posterior, Bank):
+        return partial(_by_member, describe)
+    return partial(_by_part, describe) if isinstance(posterior, Mixture) else describe
+
+
+def _by_member(
+    describe: Describe, key: Key[Array, ""], posterior: Posterior, belief: Particles
+) -> dict[str, Any]:
+    assert isinstance(posterior, Bank)
+    member, members = by_member(posterior, belief)
+    model = describe(key, member, members)
+    return model | {"effective_members": members.effective_sample_size()}
+
+
+def _by_part(
+    describe: Describe, key: Key[Array, ""], posterior: Posterior, belief: Particles
+) -> dict[str, Any]:
+    assert isinstance(posterior, Mixture)
+    return describe(key, posterior, belief) | {"part_weight": part_weights(posterior, belief)}

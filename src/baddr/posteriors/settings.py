@@ -93,3 +93,47 @@ class FactoredSettings:
     def problems(self) -> list[str]:
         holds = 0 <= self.edge_probability <= 1
         return wrong((holds, "factored.edge-probability must lie in [0, 1]"))
+
+
+MOST_ENTRIES = 10**6  # of the exact filter's table, members times states
+
+
+@dataclass(frozen=True)
+class BankSettings:
+    """The simulators of agent bank."""
+
+    members: int = 1024
+    """Simulators that are drawn from the prior, once for all runs. Their weights are all that is learned."""
+
+    def problems(self) -> list[str]:
+        return wrong((self.members >= 1, "bank.members must be at least 1"))
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The exact belief of agent bank: a table of all states and members, no particles."""
+
+    learn_terminal: bool = True
+    """Learn from the step that ends an episode."""
+
+    def build(self, domain: Any) -> Any:
+        from baddr.posteriors.exact_filter import ExactFilter
+
+        return ExactFilter(domain.pomdp.num_states, self.learn_terminal)
+
+
+@dataclass(frozen=True)
+class MixtureSettings:
+    """The agents whose posteriors agent mixture has, and how likely each is before anything is seen."""
+
+    of: tuple[str, ...] = ("bank", "baddr")
+    """Agents with a posterior: bank, baddr, filtering, ba-pomcp, fba-pomcp."""
+    weights: tuple[float, ...] = (0.9, 0.1)
+    """The prior weight of each, in proportion."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (len(self.of) >= 1, "mixture.of must name an agent"),
+            (len(self.of) == len(self.weights), "mixture.weights must have a number for each of mixture.of"),
+            (min(self.weights, default=1) > 0, "mixture.weights must be positive"),
+        )

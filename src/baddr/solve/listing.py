@@ -131,7 +131,7 @@ def listed_transitions(pomdp: POMDP, D: Dynamics, s: Numbers, a: Numbers) -> Ite
     """All s' for each pair (s, a)."""
     S = pomdp.num_states
     states = all_vectors(pomdp.state_sizes)
-    of_pair = jax.vmap(_transition_log_prob(pomdp, D), (None, None, 0))
+    of_pair = jax.vmap(transition_log_prob(pomdp, D), (None, None, 0))
     first, cost = 0, S * (1 if isinstance(D, SplitDynamics) else pomdp.num_observations)
     for log_p in blocks(lambda s, a: of_pair(s, a, jnp.asarray(states)), cost, states[s], a):
         p = np.exp(log_p.astype(np.float64))
@@ -140,7 +140,7 @@ def listed_transitions(pomdp: POMDP, D: Dynamics, s: Numbers, a: Numbers) -> Ite
         first += len(p)
 
 
-def _transition_log_prob(pomdp: POMDP, D: Dynamics) -> Callable[..., Any]:
+def transition_log_prob(pomdp: POMDP, D: Dynamics) -> Callable[..., Any]:
     """log p(s' | s, a); where D does not give it, the sum over all observations."""
     if isinstance(D, SplitDynamics):
         return D.transition_log_prob

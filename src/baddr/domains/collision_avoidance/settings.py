@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
@@ -29,7 +29,8 @@ class CollisionAvoidanceSettings:
     prior_up: float = 0.05
     """The `up` that the prior expects."""
     certainty: float = 10_000.0
-    """c: the simulators' (down, stay, up) are drawn from Dirichlet(c * expectation), one for all cells."""
+    """c: the simulators' (down, stay, up) are drawn from Dirichlet(c * expectation), one for all cells.
+    10,000: the paper's, all close to the expectation. 4 to 10: a wide prior."""
     prior_total: float = 10.0
     """The total count for each row of the obstacle's moves (a flat table needs a size of at most 5)."""
     prior_observation_total: float = 10.0
@@ -78,12 +79,13 @@ TREE = BeliefTree(num_expansions=16, num_particles=256)
 
 
 def presets(settings: CollisionAvoidanceSettings) -> dict[str, Preset]:
-    return {
+    presets = {
         "quick": OURS.changed(64, 100, planner=TREE),
         "quick/network": OURS.changed(32, 100, planner=TREE),
         "paper": PAPER,
         **learners(600_000, learning_rate=1e-4, num_particles=30),
     }
+    return with_wide(presets, settings.size**3, certainty=4.0)
 
 
 ENTRY = Entry(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from baddr.core.checks import wrong
-from baddr.domains.entry import Entry, Names, by_module
+from baddr.domains.entry import Entry, Names, Preset, by_module
 from baddr.domains.tiger import settings as tiger
 from baddr.domains.tiger.settings import Doors
 
@@ -28,10 +28,14 @@ def names(settings: FactoredTigerSettings) -> Names:
     return replace(names, state=(*names.state, *irrelevant))
 
 
+def presets(settings: FactoredTigerSettings) -> dict[str, Preset]:
+    return tiger.presets(settings, 2 ** (1 + settings.irrelevant))
+
+
 ENTRY = Entry(
     summary="tiger with features that have nothing to do with anything",
     settings=FactoredTigerSettings(),
     names=names,
-    presets=tiger.presets,
+    presets=presets,
     make_domain=by_module("baddr.domains.factored_tiger.model"),
 )

@@ -11,6 +11,8 @@ c: 0 left, 1 middle, 2 right, as the agent sees it; its values are 0 beyond the 
 Nothing stands in the room, so nothing in it is hidden.
 """
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -18,7 +20,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from baddr.core.particles import Particles
+from baddr.core.particles import Particles, mass_of
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, SplitDynamics, State
 from baddr.core.posterior import sample
 from baddr.domains.domain import Domain, takes_fields_of
@@ -63,12 +65,14 @@ def beam(s: State, size: int) -> Observation:
 class Walk(SplitDynamics):
     """D of the room: deterministic, or with the prior's `noisy` forward, which lands on any cell near.
 
-    A noisy forward lands uniformly on the open cells from 1 behind over staying to `reach` ahead.
+    A noisy forward lands uniformly on the open cells from 1 behind over staying to `reach` ahead. With
+    `lengths` it walks so many cells, -1, 0, ..., `reach`, with these probabilities, or until the wall.
     """
 
     size: int = eqx.field(static=True)
     forward_length: int = eqx.field(static=True)
     noisy: bool = eqx.field(static=True)
+    lengths: Float[Array, " line"] | None = None
 
     @property
     def reach(self) -> int:
@@ -82,6 +86,10 @@ class Walk(SplitDynamics):
     def landing(self, s: State) -> Float[Array, " line"]:
         """p(cell of the line | s, forward)."""
         free = is_open(self.line(s), self.size)
+        if self.lengths is not None:
+            ahead = jnp.sum(jnp.cumprod(free[2:].astype(jnp.int32)), dtype=jnp.int32)
+            length = np.arange(-1, self.reach + 1, dtype=np.int32)
+            return mass_of(1 + jnp.clip(length, -free[0].astype(jnp.int32), ahead), self.lengths, len(length))
         advance = jnp.sum(jnp.cumprod(free[2 : 2 + self.forward_length].astype(jnp.int32)), dtype=jnp.int32)
         land = jnp.arange(len(free), dtype=jnp.int32) == 1 + advance
         if self.noisy:  # one who stands in a wall's corner, which no real pose does, stays
@@ -144,11 +152,20 @@ class Gridverse(POMDP):
 def make_domain(settings: GridverseSettings) -> Domain:
     """The room with the paper's prior: turns and the beam known, forward's length not.
 
-    The prior is one simulator: sampled ones and the expected one are the same. There is no tabular prior: O
-    alone would have 4^(3N) outcomes a row.
+    The paper's prior is one simulator: sampled ones and the expected one are the same. With a finite
+    `certainty` each simulator has a distribution of its own over how far forward walks. There is no tabular
+    prior: O alone would have 4^(3N) outcomes a row.
     """
-    size, forward_length = settings.size, settings.forward_length
+    size, forward_length, certainty = settings.size, settings.forward_length, settings.certainty
     prior = Walk(size, forward_length, noisy=True)
+    if math.isfinite(certainty):
+        prior = Walk(size, forward_length, True, jnp.full((prior.reach + 2,), 1 / (prior.reach + 2)))
+
+    def sample_simulator(key: Key[Array, ""]) -> Dynamics:
+        """Lengths ~ Dirichlet(c * uniform)."""
+        if prior.lengths is None:
+            return prior
+        return Walk(size, forward_length, True, jr.dirichlet(key, certainty * prior.lengths))
 
     def is_legal(s: State) -> Bool[Array, ""]:
         """A pose from which the agent can act: not in a wall, nor on the goal, where episodes end."""
@@ -162,7 +179,7 @@ def make_domain(settings: GridverseSettings) -> Domain:
     return Domain(
         name="gridverse",
         pomdp=Gridverse(Walk(size, forward_length, noisy=False), size, settings.discount, settings.horizon),
-        sample_simulator=lambda key: prior,
+        sample_simulator=sample_simulator,
         expected_simulator=prior,
         is_legal=is_legal,
         learned="T",

@@ -1,11 +1,12 @@
 """Gridverse's settings, names and presets. Needs no JAX."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Rejection
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
@@ -20,6 +21,10 @@ class GridverseSettings:
     """N: cells along a side, the walls included."""
     forward_length: int = 1
     """Cells that forward walks. 1: the original environment. Preset `paper` has 4, and 8 from size 32 on."""
+    certainty: float = math.inf
+    """c: how far forward walks in a simulator is distributed as a draw of Dirichlet(c * uniform), over 1
+    behind to 5 ahead or more. inf: the paper's one simulator, whose forward lands on any open cell near. 1: a
+    wide prior."""
     leaf: Literal["distance", "rollout"] = "distance"
     """The value below the search tree: 1 / (Manhattan distance to the goal), or a random rollout's."""
     discount: float = 0.95
@@ -31,6 +36,7 @@ class GridverseSettings:
         return wrong(
             (self.size >= 3, "domain.size must be at least 3: a cell and its walls"),
             (self.forward_length >= 1, "domain.forward-length must be at least 1"),
+            (self.certainty > 0, "domain.certainty must be positive"),
             (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
             (self.horizon >= 1, "domain.horizon must be at least 1"),
         )
@@ -68,13 +74,14 @@ def presets(settings: GridverseSettings) -> dict[str, Preset]:
     # One cell a step cannot give the paper's returns; these lengths can (docs/domains/gridverse.md).
     domain = {"forward_length": 4 if settings.size < 32 else 8}
     particles = 30 if settings.size < 32 else 15
-    return {
+    presets = {
         "quick": OURS.changed(8, 50, planner=TREE),
         # The table's 512 batches leave the networks short of their simulator, so `quick` trains them longer.
         "quick/network": OURS.changed(8, 50, pretrain={"batches": 4096}),
         "paper": replace(PAPER, domain=domain),
         **learners(20_000, domain, learning_rate=1e-3, num_particles=particles),
     }
+    return with_wide(presets, 4 * settings.size**2, certainty=1.0)
 
 
 ENTRY = Entry(

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Rejection
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
@@ -19,7 +19,8 @@ class RoadRacingSettings:
     lanes: int = 3
     """n: the number of lanes. There is a car in each."""
     certainty: float = 1000.0
-    """c: the simulators' speeds are drawn from Beta(c/2, c/2), lane by lane."""
+    """c: the simulators' speeds are drawn from Beta(c/2, c/2), lane by lane. 1000: the paper's, all close to
+    1/2. 4 to 10: a wide prior."""
     prior_total: float = 10.0
     """The total count for each uncertain row (a flat table needs at most 2 lanes)."""
     discount: float = 0.95
@@ -87,12 +88,13 @@ def presets(settings: RoadRacingSettings) -> dict[str, Preset]:
         quick = ours.changed(4, 10, network=network, pretrain=fits)
     rate, episodes = (3e-4, 20_000) if large else (1e-3, 40_000)
     tree = {"planner": TREE} if settings.lanes <= MOST_LANES_OF_A_TREE else {}
-    return {
+    presets = {
         "quick": ours.changed(64, 40, **tree),
         "quick/network": quick,
         "paper": paper,
         **learners(episodes, learning_rate=rate, num_particles=15),
     }
+    return with_wide(presets, settings.lanes * 6**settings.lanes, certainty=4.0)
 
 
 ENTRY = Entry(

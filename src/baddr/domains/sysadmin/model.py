@@ -99,10 +99,11 @@ def make_domain(settings: SysadminSettings) -> Domain:
     truth = expected_dynamics(graph(computers, topology, 1.0, False))
     pomdp = Sysadmin(computers, truth, settings.discount, settings.horizon)
     prior = graph(computers, topology, total)
-    drawn, expected = Factored(prior, expected=False), expected_dynamics(prior)
+    drawn = Factored(graph(computers, topology, settings.certainty), expected=False)
+    expected = expected_dynamics(prior)
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
-        """Each row from its Dirichlet."""
+        """Each row from Dirichlet(c * its expectation)."""
         return sample(drawn, key, drawn.prior(key))
 
     def flat_counts() -> Counts:

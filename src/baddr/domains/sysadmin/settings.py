@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
 
@@ -21,6 +21,8 @@ class SysadminSettings:
     """linear: a computer fails more often beside a failed one. independent: none depends on another."""
     prior_total: float = 10_000.0
     """The prior's total count for each row. The prior expects the truth."""
+    certainty: float = 10_000.0
+    """c: each row of a simulator is drawn from Dirichlet(c * expectation). 4 to 10: a wide prior."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 20
@@ -30,6 +32,7 @@ class SysadminSettings:
         return wrong(
             (1 <= self.computers <= 16, "domain.computers must lie between 1 and 16"),
             (self.prior_total > 0, "domain.prior-total must be positive"),
+            (self.certainty > 0, "domain.certainty must be positive"),
             (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
             (self.horizon >= 1, "domain.horizon must be at least 1"),
         )
@@ -57,12 +60,13 @@ SIZES = Preset(  # not in the paper: the sizes are ours
 
 
 def presets(settings: SysadminSettings) -> dict[str, Preset]:
-    return {
+    presets = {
         "quick": SIZES.changed(SIZES.runs, SIZES.episodes, planner=IMPROVED),
         "quick/network": SIZES.changed(8, SIZES.episodes, planner=IMPROVED),
         "paper": SIZES,
         **learners(),
     }
+    return with_wide(presets, 2**settings.computers, certainty=10.0)
 
 
 ENTRY = Entry(

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
@@ -70,14 +70,15 @@ OURS = PAPER.changed(PAPER.runs, PAPER.episodes, planner=IMPROVED)
 TREE = BeliefTree(num_expansions=16, num_particles=512)
 
 
-def presets(settings: Doors) -> dict[str, Preset]:
-    return {
+def presets(settings: Doors, num_states: int = 2) -> dict[str, Preset]:
+    presets = {
         "quick": OURS.changed(64, 100, planner=TREE),
         # Eight of the table's 1, 4 or 8: one alone hardly learns in so few episodes (docs/results.md).
         "quick/network": OURS.changed(24, 40, planner=TREE, pretrain={"num_networks": 8}),
         "paper": PAPER,
         **learners(40_000, learning_rate=1e-4, num_particles=30),
     }
+    return with_wide(presets, num_states)  # its simulators are as different as need be
 
 
 ENTRY = Entry(

@@ -13,6 +13,7 @@ from baddr.core.particles import Particles, systematic_indices
 from baddr.core.pomdp import POMDP, Action, Dynamics, Scalar, SplitDynamics, State, all_vectors, flat_index
 from baddr.core.posterior import Posterior
 from baddr.planners.belief_tree.bounds import Draws, Model, Rows
+from baddr.posteriors.bank import Bank, member_weights
 
 MOST_ROWS, MOST_ROWS_KNOWN = 256, 768  # states: of more, s' are drawn
 EVALUATIONS = 4096  # of D in each (s, a), over the particles that the mean is taken of
@@ -38,7 +39,11 @@ def what_is_drawn(posterior: Posterior) -> tuple[list[Any], list[Any]]:
 
 
 def mean_model(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Model:
-    """Of a few particles, drawn by weight: in full where there are few states, by draws of s' elsewhere."""
+    """Of a few particles, drawn by weight: in full where there are few states, by draws of s' elsewhere. Of a
+    bank whose transitions are listed: of all members."""
+    if isinstance(gba.posterior, Bank) and gba.posterior.reach is not None:
+        T = gba.posterior.reach.mean(member_weights(belief))
+        return with_rewards(gba.pomdp, T)
     S, A, known = gba.num_states, gba.num_actions, is_known(gba.posterior)
     n = min(max(FEWEST, EVALUATIONS // (S * A)), MOST_PARTICLES, belief.num_particles)
     rows = S <= (MOST_ROWS_KNOWN if known else MOST_ROWS)

@@ -21,6 +21,7 @@ from baddr.core.pomdp import POMDP, Action, Scalar, State, all_vectors, flat_ind
 from baddr.planners.belief_tree.bounds import Bounds, ManyRows, Own, value_iteration
 from baddr.planners.belief_tree.draws import Draws, Stepped
 from baddr.planners.belief_tree.mean_model import outcomes, what_is_drawn
+from baddr.posteriors.bank import Bank
 
 MOST_LISTED = 64  # observations: of more, the likeliest are followed
 MOST_COUNTED = 512  # observations: of more, those that particles saw are compared with each other
@@ -82,7 +83,7 @@ def draw_root(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles, m: int) -> 
     """
     n = belief.num_particles
     key_i, key_D = jr.split(key)
-    if m < n:
+    if m < n or isinstance(gba.posterior, Bank):  # of whose particles many may have no weight
         order = jnp.argsort(jax.vmap(lambda s: flat_index(s, gba.state_sizes))(belief.states.s))
         i = order[systematic_indices(key_i, belief.weights[order], m)].astype(jnp.int32)
         weights = jnp.full((m,), 1 / m)
@@ -96,7 +97,7 @@ def draw_root(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles, m: int) -> 
 
 def num_drawn(gba: GBAPOMDP, n: int, m: int) -> int:
     """How many particles a plan of m has. Where a draw adds nothing to theta, none of the n comes twice."""
-    if m < n:
+    if m < n or isinstance(gba.posterior, Bank):
         return m
     return m // n * n if what_is_drawn(gba.posterior)[1] else n
 

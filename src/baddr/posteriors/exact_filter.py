@@ -1,0 +1,129 @@
+"""The exact belief over (s, k), state and member of a bank: a table and no particles. Nothing is drawn.
+
+The belief is one particle for each state s: its weight is p(s | h) and its theta the log-weights p(k | s, h).
+So planners and descriptions see particles as everywhere, and a draw from them is a draw from the table.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key
+
+from baddr.core.belief_update import Info
+from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
+from baddr.core.particles import Particles
+from baddr.core.pomdp import Action, Dynamics, Observation, all_vectors
+from baddr.errors import UserError
+from baddr.posteriors.bank import LOWEST, Bank, Reach, normalised
+
+Table = Float[Array, "S K"]  # log p(s, k | h)
+TINY = 1e-37
+
+
+@dataclass(frozen=True)
+class ExactFilter:
+    """tau by summation: p(s', k | h, a, o) in proportion to sum_s p(s, k | h) D_k(s', o | s, a)."""
+
+    num_particles: int  # one for each state
+    learn_terminal: bool = True
+
+    def refuse(self, posterior: Any) -> None:
+        """One sentence about a posterior that is no bank."""
+        if not isinstance(posterior, Bank):
+            raise UserError(
+                "The exact filter weighs the members of a bank: it is for --agent bank. Other agents take "
+                "--filter.kind importance or rejection."
+            )
+
+    def initial_belief(self, key: Key[Array, ""], gba: GBAPOMDP) -> Particles:
+        bank, start = bank_and_reach(gba)[0], bank_and_reach(gba)[1].start
+        return from_table(gba, jnp.log(start)[:, None] + bank.prior(key)[None])
+
+    def next_episode(self, key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Particles:
+        """States from p_s0, whatever the last ones were; members keep their weights."""
+        _, reach = bank_and_reach(gba)
+        return from_table(gba, jnp.log(reach.start)[:, None] + of_members(table_of(belief))[None])
+
+    def update(
+        self,
+        key: Key[Array, ""],
+        gba: GBAPOMDP,
+        belief: Particles,
+        a: Action,
+        o: Observation,
+        learn: Bool[Array, ""] | bool = True,
+        active: Bool[Array, ""] | bool = True,
+    ) -> tuple[Particles, Info]:
+        bank, reach = bank_and_reach(gba)
+        before = table_of(belief)
+        predicted, joint = step(gba, bank, reach, before, a, o)
+        log_evidence = jax.nn.logsumexp(joint)
+        impossible = jnp.isneginf(log_evidence)
+        joint = jnp.where(impossible, predicted, joint)
+        # Without learning the states are what they are, and members keep their weights.
+        apart = jax.nn.logsumexp(joint, axis=1)[:, None] + of_members(before)[None]
+        after = from_table(gba, jnp.where(learn & ~impossible, joint, apart))
+        after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, belief)
+        return after, Info(
+            effective_sample_size=after.effective_sample_size(),
+            acceptance_rate=jnp.exp(log_evidence),
+            distinct_ancestors=jnp.int32(self.num_particles),
+            resampled=jnp.array(False),
+            num_filled=jnp.int32(0),
+            impossible=impossible & active,
+        )
+
+
+def step(
+    gba: GBAPOMDP, bank: Bank, reach: Reach, before: Table, a: Action, o: Observation
+) -> tuple[Table, Table]:
+    """log p(s', k | h, a) and log p(s', k, o | h, a).
+
+    Members do not mix, so each has a scale of its own: none is lost to rounding, however small its weight.
+    """
+    into = reach.into[a]  # S most
+    scale = jnp.max(before, axis=0, keepdims=True)
+    p = jnp.exp(before - scale)[reach.s[into]] * reach.p[into]  # S most K
+    back = lambda p: jnp.where(p > TINY, jnp.log(jnp.maximum(p, TINY)), -jnp.inf) + scale
+    return back(jnp.sum(p, axis=1)), back(jnp.sum(p * likelihood(gba, bank, reach.s[into], a, o), axis=1))
+
+
+def likelihood(
+    gba: GBAPOMDP, bank: Bank, source: Int[Array, "S most"], a: Action, o: Observation
+) -> Float[Array, "S most K"]:
+    """p(o | s, a, s'; D_k) for all s', and the s that they may be entered from."""
+    every = jnp.asarray(all_vectors(gba.state_sizes))
+
+    def of_one(D: Dynamics) -> Float[Array, "S most"]:
+        from_s = jax.vmap(lambda s, s_next: D.observation_log_prob(s, a, s_next, o), in_axes=(0, None))
+        return jax.vmap(from_s)(every[source], every)
+
+    return jnp.moveaxis(jnp.exp(bank.each(of_one)), 0, -1)
+
+
+def table_of(belief: Particles) -> Table:
+    theta = belief.states.theta
+    return jnp.where(theta > LOWEST / 2, belief.log_weights[:, None] + theta, -jnp.inf)
+
+
+def from_table(gba: GBAPOMDP, table: Table) -> Particles:
+    """The particles that a table (of any sum) stands for. A state of no weight has the weights of all."""
+    log_weights = jax.nn.logsumexp(table, axis=1)
+    total = jax.nn.logsumexp(log_weights)
+    all_members = normalised(of_members(table), jnp.full(table.shape[1:], LOWEST))
+    theta = normalised(table, jnp.broadcast_to(all_members, table.shape))
+    states = AugmentedState(jnp.asarray(all_vectors(gba.state_sizes)), theta)
+    return Particles(states, log_weights - total)
+
+
+def of_members(table: Table) -> Float[Array, " K"]:
+    """log p(k | h), up to a constant."""
+    return jax.nn.logsumexp(table, axis=0)
+
+
+def bank_and_reach(gba: GBAPOMDP) -> tuple[Bank, Reach]:
+    bank: Any = gba.posterior
+    assert isinstance(bank, Bank) and bank.reach is not None, "the exact filter needs a bank with its reach"
+    return bank, bank.reach
