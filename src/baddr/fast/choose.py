@@ -10,7 +10,7 @@ from baddr.core.models import EachAlone, Models
 from baddr.core.planner import Planner
 from baddr.core.pomdp import POMDP
 from baddr.core.posterior import Posterior
-from baddr.fast import dropout_models  # noqa: F401  (registers its models)
+from baddr.fast import dropout_models, latent_models  # noqa: F401  (they register their models)
 from baddr.fast.belief_tree import fast_tree
 from baddr.fast.models import models_of
 from baddr.fast.search import fast_search
