@@ -38,6 +38,8 @@ SMALL = {  # by group of an agent's settings
     "network": "--network.hidden 8",
     "pretrain": "--pretrain.batches 4 --pretrain.batch-size 8 --pretrain.num-networks 1 "
     "--pretrain.max-gap 100",
+    "latent": "--latent.hidden 8 --latent.simulators 8 --latent.steps 4 --latent.batch-size 32 "
+    "--latent.max-gap 100",
     "dpfrl": "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4",
 }
 TREE = "--planner.num-expansions 2 --planner.num-particles 8"  # in place of simulations

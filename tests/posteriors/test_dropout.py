@@ -21,7 +21,7 @@ from baddr.domains import tiger
 from baddr.planners.tree_search import TreeSearch
 from baddr.posteriors import Dirichlet, Frozen
 from baddr.posteriors.dropout import Architecture, draw_masks, unpack
-from baddr.posteriors.moments import NUM_DROPOUT_DRAWS
+from baddr.posteriors.moments import NUM_NETWORK_DRAWS
 from baddr.posteriors.partial import Partial
 from baddr.posteriors.settings import Network
 
@@ -290,6 +290,6 @@ def test_the_histogram_is_the_distribution_over_all_masks():
     gba = GBAPOMDP(tiger.make_domain().pomdp, posterior)
     belief = jax.jit(lambda key: initial_belief(key, gba, n))(prng.key(0))
     found = jax.jit(lambda key: tiger.describe(key, posterior, belief))(prng.key(1))["accuracy_histogram"]
-    standard_error = np.sqrt(expected * (1 - expected) / (NUM_DROPOUT_DRAWS * n))  # one side: half as many
+    standard_error = np.sqrt(expected * (1 - expected) / (NUM_NETWORK_DRAWS * n))  # one side: half as many
     assert np.count_nonzero(expected) > 3
     assert np.all(np.abs(np.asarray(found) - expected) <= 4 * standard_error + 1e-6)

@@ -3,6 +3,7 @@
 AGENTS = {
     "baddr": "baddr.agents.baddr:BADDr",
     "filtering": "baddr.agents.filtering:Filtering",
+    "latent": "baddr.agents.latent:Latent",
     "ba-pomcp": "baddr.agents.ba_pomcp:BaPomcp",
     "fba-pomcp": "baddr.agents.fba_pomcp:FbaPomcp",
     "bank": "baddr.agents.bank:Bank",

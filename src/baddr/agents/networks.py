@@ -18,10 +18,13 @@ from baddr.agents.base import Prior, Progress, Request, Test
 from baddr.agents.needs import lacks
 from baddr.core.posterior import Posterior
 from baddr.domains.domain import Domain
+from baddr.fast import pretrain_latent
 from baddr.fast.pretrain import Fit, cached_prior, measure_fit, prior_settings, train, uniform_states
+from baddr.fast.pretrain_latent import NUM_AT_THE_EDGE, LatentFit
 from baddr.posteriors.dropout import Architecture, Dropout
+from baddr.posteriors.latent import Latent
 from baddr.posteriors.partial import Partial
-from baddr.posteriors.settings import Network, Pretrain
+from baddr.posteriors.settings import LatentSettings, Network, Pretrain
 
 PRIOR_STREAM = 2**32 - 1  # of random numbers, apart from every run's
 
@@ -60,7 +63,48 @@ def networks_prior(request: Request, network: Network, settings: Pretrain) -> Pr
     return Prior(_with_given_half(domain, untrained), trained)
 
 
-def _with_given_half(domain: Domain, posterior: Dropout) -> Posterior:
+def latent_prior(request: Request, settings: LatentSettings) -> Prior:
+    """The networks that are conditioned on z, and the half of D that is given."""
+    domain, pomdp = request.domain, request.domain.pomdp
+    simulators = domain.sample_simulator
+    if simulators is None:
+        raise lacks(domain, "latent", "sample_simulator")
+    sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
+    architecture = pretrain_latent.architecture_of(settings, sizes, domain.learned)
+    like = pretrain_latent.shapes(architecture, settings)
+    sample_state = uniform_states(pomdp.state_sizes, domain.is_legal)
+    key = partial(_prior_key, request.seed)
+
+    def trained(progress: Progress | None) -> tuple[Posterior, Test | None]:
+        depends_on = pretrain_latent.prior_settings(
+            domain.name, asdict(request.domain_settings), settings, request.seed
+        )
+        found, fit = pretrain_latent.cached_prior(
+            depends_on,
+            like,
+            lambda: pretrain_latent.train(key(), simulators, architecture, settings, sample_state, progress),
+            lambda found: pretrain_latent.measure_fit(key(), simulators, found, settings, sample_state),
+        )
+        return _with_given_half(domain, found.posterior), partial(_told_of_latent, fit, settings.max_gap)
+
+    return Prior(_with_given_half(domain, like.posterior), trained)
+
+
+def _told_of_latent(test: Callable[[], LatentFit], max_gap: float) -> LatentFit:
+    """What the test finds; simulators that are not fitted are warned of."""
+    fit = test()
+    if fit.failed.any():
+        warnings.warn(
+            f"the networks of agent latent fail to fit {fit.failed.sum()} of {len(fit.failed)} simulators, "
+            f"of which {fit.failed[-NUM_AT_THE_EDGE:].sum()} lie at the edge of the prior: their "
+            f"cross-entropy is up to {fit.gap.max():.3f} nats above the simulator's entropy (bound: "
+            f"latent.max-gap {max_gap}).",
+            stacklevel=2,
+        )
+    return fit
+
+
+def _with_given_half(domain: Domain, posterior: Dropout | Latent) -> Posterior:
     D: Any = domain.pomdp.dynamics  # type: ignore[attr-defined]
     given = {"TO": posterior, "T": Partial(posterior, D), "O": Partial(D, posterior)}
     return given[domain.learned]

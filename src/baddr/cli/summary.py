@@ -74,6 +74,11 @@ def _about_prior(manifest: dict[str, Any]) -> list[str]:
     if not manifest.get("prior"):
         return []
     gaps = manifest["prior"]["gap"]
+    if "distance" in manifest["prior"]:  # of one network, for many simulators
+        half = len(gaps) // 2
+        inside, edge = (sum(part) / max(len(part), 1) for part in (gaps[:half], gaps[half:]))
+        floor = f"{inside:.4f} nats above the entropy floor, {edge:.4f} at the edge of the prior"
+        return [f"  prior: one network for all simulators, cross-entropy {floor}"]
     floor = f"{max(gaps):.4f} nats above the entropy floor at most"
     return [f"  prior: {len(gaps)} network(s), cross-entropy {floor}"]
 

@@ -54,11 +54,11 @@ class Preset:
         another kind of them (`planner=BeliefTree()`)."""
         new, others = dict(self.groups), dict(self.others)
         for name, given in groups.items():
-            old = self.groups[name]
+            old = self.groups.get(name)
             if isinstance(given, Mapping):
-                new[name] = replace(old, **given)
+                new[name] = replace(old, **given)  # type: ignore[type-var]
             else:
-                new[name], others[name] = given, (old, *others.get(name, ()))
+                new[name], others[name] = given, (old, *others.get(name, ())) if old else ()
         return replace(self, runs=runs, episodes=episodes, groups=new, others=others)
 
 

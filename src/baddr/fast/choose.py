@@ -10,7 +10,12 @@ from baddr.core.models import EachAlone, Models
 from baddr.core.planner import Planner
 from baddr.core.pomdp import POMDP
 from baddr.core.posterior import Posterior
-from baddr.fast import bank_models, dropout_models, mixture_models  # noqa: F401  (register their models)
+from baddr.fast import (  # noqa: F401  (they register their models)
+    bank_models,
+    dropout_models,
+    latent_models,
+    mixture_models,
+)
 from baddr.fast.belief_tree import fast_tree
 from baddr.fast.models import models_of
 from baddr.fast.search import fast_search

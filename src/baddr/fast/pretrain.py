@@ -5,10 +5,6 @@ which may come later: an experiment begins without it.
 """
 
 import functools
-import hashlib
-import io
-import json
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -22,10 +18,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.core.pomdp import POMDP, Dynamics, State, Transition
+from baddr.fast import stored
 from baddr.fast.compiler import compiled_quickly
 from baddr.fast.loops import one_by_one
 from baddr.files import cache
-from baddr.files.store import write
 from baddr.posteriors.dropout import (
     Architecture,
     Dropout,
@@ -148,7 +144,7 @@ def _members(key: Key[Array, ""], simulators: Simulators, n: int) -> Dynamics:
     return eqx.filter_vmap(simulators)(jr.split(key, n))
 
 
-def _sample_data(key: Key[Array, ""], M: Dynamics, sample_state: SampleState, num_actions: int) -> Transition:
+def sample_data(key: Key[Array, ""], M: Dynamics, sample_state: SampleState, num_actions: int) -> Transition:
     """One transition of M~ from anywhere."""
     key_s, key_a, key_step = jr.split(key, 3)
     s, a = sample_state(key_s), uniform_integers(key_a, np.asarray(num_actions))
@@ -215,7 +211,7 @@ def _train_block(
         w, state = carry
 
         def example(key_data: Key[Array, ""], key_masks: Key[Array, ""]) -> tuple[Masks, Transition]:
-            data = _sample_data(key_data, M, sample_state, architecture.num_actions)
+            data = sample_data(key_data, M, sample_state, architecture.num_actions)
             return draw_masks(key_masks, architecture), data
 
         keys = (jr.split(key, settings.batch_size) for key in jr.split(jr.fold_in(key, i)))
@@ -254,7 +250,7 @@ def _entropies(
     architecture = posterior.architecture
 
     def sample(key: Key[Array, ""], M: Dynamics) -> tuple[Transition, Array]:
-        one = lambda key: _sample_data(key, M, sample_state, architecture.num_actions)
+        one = lambda key: sample_data(key, M, sample_state, architecture.num_actions)
         data = jax.vmap(one)(jr.split(key, NUM_TEST_SAMPLES))
         both, O = jax.vmap(M.log_prob)(*data), jax.vmap(M.observation_log_prob)(*data)
         return data, jnp.mean({"TO": both, "T": both - O, "O": O}[architecture.networks])
@@ -298,65 +294,39 @@ def cached_prior(
     """The prior trained with these `settings` (from `prior_settings`): from the cache, or trained and kept.
     And what gives its test: the one that is kept with it, or, when it is called, tested and kept.
 
-    An entry is NAME.npz with the arrays and NAME.json with the settings and the checksum of the arrays. The
-    JSON file is written last and both are renamed into place, so an entry is whole or not there; one whose
-    checksum, settings or shapes do not agree is trained again. `architecture` is this run's own: what a
-    stored prior was trained with and what it does online (`Network.learning_rate`) are apart.
+    What does not have these settings and shapes is trained again (`stored`). `architecture` is this run's
+    own: what a stored prior was trained with and what it does online (`Network.learning_rate`) are apart.
     """
-    path = (directory or cache.priors()) / _entry_name(settings)
-    stored = _load(path, settings, architecture)
-    if stored is None:
-        stored = Dropout(train().ensemble, architecture), None
-        _save(path, settings, *stored)
-    posterior, fit = stored
+    path = (directory or cache.priors()) / stored.entry_name(settings)
+    found = _load(path, settings, architecture)
+    if found is None:
+        found = Dropout(train().ensemble, architecture), None
+        _save(path, settings, *found)
+    posterior, fit = found
 
     def tested() -> Fit:
         if fit is not None:
             return fit
-        found = test(posterior)
-        _save(path, settings, posterior, found)
-        return found
+        measured = test(posterior)
+        _save(path, settings, posterior, measured)
+        return measured
 
     return posterior, tested
 
 
-def _canonical(settings: Mapping[str, Any]) -> str:
-    return json.dumps(settings, sort_keys=True, separators=(",", ":"))
-
-
-def _entry_name(settings: Mapping[str, Any]) -> str:
-    return f"{settings.get('domain', 'prior')}-{hashlib.sha256(_canonical(settings).encode()).hexdigest()}"
-
-
 def _save(path: Path, settings: Mapping[str, Any], posterior: Dropout, fit: Fit | None) -> None:
     arrays = {"ensemble": np.asarray(posterior.ensemble), **(fit._asdict() if fit else {})}
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    about = {
-        "settings": dict(settings),
-        "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "gap": [float(gap) if np.isfinite(gap) else None for gap in fit.gap] if fit else [],
-    }
-    write(path.with_name(path.name + ".npz"), buffer.getvalue())
-    write(path.with_name(path.name + ".json"), json.dumps(about, indent=1).encode())
+    stored.save(path, settings, arrays, list(fit.gap) if fit else [])
 
 
 def _load(
     path: Path, settings: Mapping[str, Any], architecture: Architecture
 ) -> tuple[Dropout, Fit | None] | None:
-    """The entry at `path`, or None where it is missing, damaged or another one's."""
-    try:
-        about = json.loads(path.with_name(path.name + ".json").read_text())
-        content = path.with_name(path.name + ".npz").read_bytes()
-        whole = about["sha256"] == hashlib.sha256(content).hexdigest()
-        if not whole or _canonical(about["settings"]) != _canonical(settings):
-            return None
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            ensemble, tested = arrays["ensemble"], "gap" in arrays
-            fit = Fit(*(arrays[name] for name in Fit._fields)) if tested else None
-    except (OSError, ValueError, KeyError, TypeError):
+    """The entry at `path`, or None where there is none of these shapes."""
+    arrays = stored.load(path, settings)
+    if arrays is None or "ensemble" not in arrays:
         return None
-    if ensemble.shape[1:] != (sum(map(architecture.num_weights, "TO")),):
+    if arrays["ensemble"].shape[1:] != (sum(map(architecture.num_weights, "TO")),):
         return None
-    return Dropout(jax.device_put(ensemble), architecture), fit
+    fit = Fit(*(arrays[name] for name in Fit._fields)) if "gap" in arrays else None
+    return Dropout(jax.device_put(arrays["ensemble"]), architecture), fit

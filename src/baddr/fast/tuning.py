@@ -22,3 +22,5 @@ TABULATED_AT_ONCE = 64
 # Rejection sampling on a GPU, where draws of a particle share a reading of its weights; nine lanes need 5 or
 # 6.
 TRIES_AT_ONCE = 6
+# Bytes that a step of a particle with shared networks touches, about: 256 of them at a time.
+BYTES_OF_LATENT = 256

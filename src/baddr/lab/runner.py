@@ -30,6 +30,7 @@ from baddr.domains.domain import Domain
 from baddr.errors import UserError
 from baddr.fast.choose import fast_agent
 from baddr.fast.pretrain import Fit
+from baddr.fast.pretrain_latent import LatentFit
 from baddr.files.rows import RowLog
 from baddr.files.store import KEPT, Folder
 from baddr.files.tables import joined, write_table
@@ -326,12 +327,12 @@ def _run(
 
 
 @contextmanager
-def _measured(test: Test | None, board: Board) -> Iterator[Future[Fit | None]]:
+def _measured(test: Test | None, board: Board) -> Iterator[Future[Fit | LatentFit | None]]:
     """How well the prior fits, measured beside the runs once the first episodes have ended: it would hold up
     that news. Where they are stopped before, whoever goes on measures it."""
     started = threading.Event()
 
-    def fit() -> Fit | None:
+    def fit() -> Fit | LatentFit | None:
         started.wait()
         return None if test is None or board.stop.is_set() else test()
 

@@ -22,11 +22,12 @@ from baddr.posteriors.dropout import Dropout
 from baddr.posteriors.factored import Factored, FactoredCounts, entries
 from baddr.posteriors.frozen import Frozen
 from baddr.posteriors.known import Known
+from baddr.posteriors.latent import Latent
 from baddr.posteriors.mixture import Mixture, part_weights
 from baddr.posteriors.partial import Partial
 
 NUM_DRAWS = 64  # of models, for a moment that has no closed form
-NUM_DROPOUT_DRAWS = 8  # of a particle: moments are read as averages over many particles
+NUM_NETWORK_DRAWS = 8  # of a particle: moments are read as averages over many particles
 
 Draws = Float[Array, " draws"] | None
 Moments = tuple[Float[Array, ""], Float[Array, ""]]
@@ -48,7 +49,7 @@ def observation_draws(posterior: Posterior, key: Key[Array, ""], theta: Theta, s
     def probability(key: Key[Array, ""]) -> Float[Array, ""]:
         return jnp.exp(sample(posterior, key, theta).observation_log_prob(*step))
 
-    n = NUM_DROPOUT_DRAWS if isinstance(posterior, Dropout | Mixture) else NUM_DRAWS
+    n = NUM_NETWORK_DRAWS if isinstance(posterior, Dropout | Latent | Mixture) else NUM_DRAWS
     return jax.vmap(probability)(jr.split(key, n))
 
 

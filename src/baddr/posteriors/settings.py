@@ -137,3 +137,53 @@ class MixtureSettings:
             (len(self.of) == len(self.weights), "mixture.weights must have a number for each of mixture.of"),
             (min(self.weights, default=1) > 0, "mixture.weights must be positive"),
         )
+
+
+@dataclass(frozen=True)
+class LatentSettings:
+    """The networks that all particles of agent latent share, and their training on sampled simulators."""
+
+    dimensions: int = 4
+    """d: how many numbers z has. z stands for which simulator this is."""
+    hidden: int = 32
+    """Nodes in each hidden layer."""
+    layers: int = 3
+    """Number of layers, with the output layer."""
+    inputs: Inputs | tuple[Inputs, ...] = "onehot"
+    """How state features are encoded: one-hot, as integers (raw), or scaled to [-1, 1]. One word for all
+    features, or one for each. Actions are always one-hot."""
+    model: Literal["sampled", "expected"] = "sampled"
+    """The model of each simulation: of a z drawn from its particle's Gaussian, or of the mean."""
+    learn_transition: bool = True
+    """Let transitions depend on z, and learn z from them. no: all simulators have the same ones."""
+    learn_observation: bool = True
+    """Let observations depend on z, and learn z from them. no: all simulators have the same ones."""
+    simulators: int = 1024
+    """Number of simulators that the networks are trained on."""
+    steps: int = 8192
+    """Steps of training, each on fresh samples."""
+    batch_size: int = 1024
+    """Samples in each step: 32 from each of batch-size / 32 simulators."""
+    learning_rate: float = 0.003
+    """Adam's learning rate at the start. It falls to 0 as a cosine."""
+    beta: float = 0.0003
+    """Weight of the divergence of a simulator's z from N(0, I), against a sample's cross-entropy."""
+    max_gap: float = 0.1
+    """Warn of networks whose cross-entropy ends more than this many nats above the simulators' entropy."""
+
+    def problems(self) -> list[str]:
+        return wrong(
+            (self.dimensions >= 1, "latent.dimensions must be at least 1"),
+            (self.hidden >= 1, "latent.hidden must be at least 1"),
+            (self.layers >= 2, "latent.layers must be at least 2: a hidden one and the output"),
+            (
+                self.learn_transition or self.learn_observation,
+                "latent.learn-transition and latent.learn-observation: one of them must be yes",
+            ),
+            (self.simulators >= 2, "latent.simulators must be at least 2"),
+            (self.steps >= 0, "latent.steps must not be negative"),
+            (self.batch_size >= 1, "latent.batch-size must be at least 1"),
+            (self.learning_rate >= 0, "latent.learning-rate must not be negative"),
+            (self.beta > 0, "latent.beta must be above 0"),
+            (self.max_gap > 0, "latent.max-gap must be above 0"),
+        )

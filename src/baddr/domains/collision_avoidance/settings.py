@@ -1,6 +1,6 @@
 """Collision avoidance's settings, names and presets. Needs no JAX."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from baddr.core.checks import wrong
@@ -8,7 +8,7 @@ from baddr.core.filters import Importance
 from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
-from baddr.posteriors.settings import Network, Pretrain
+from baddr.posteriors.settings import LatentSettings, Network, Pretrain
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,27 @@ PAPER = Preset(
 OURS = PAPER.changed(PAPER.runs, PAPER.episodes, planner=IMPROVED)
 TREE = BeliefTree(num_expansions=16, num_particles=256)
 
+# Under the paper's certainty of a wrong policy a Bayesian must not learn it quickly. All simulators observe
+# alike.
+WIDE = {"certainty": 10.0}
+LATENT = replace(
+    PAPER.changed(
+        PAPER.runs,
+        PAPER.episodes,
+        filter={"num_particles": 1024, "resample_below": 256.0},
+        latent=LatentSettings(hidden=64, learn_observation=False),
+    ),
+    domain=WIDE,
+)
+
 
 def presets(settings: CollisionAvoidanceSettings) -> dict[str, Preset]:
     presets = {
         "quick": OURS.changed(64, 100, planner=TREE),
         "quick/network": OURS.changed(32, 100, planner=TREE),
+        "quick/latent": LATENT.changed(32, 100, planner=TREE),
         "paper": PAPER,
+        "paper/latent": LATENT,
         **learners(600_000, learning_rate=1e-4, num_particles=30),
     }
     return with_wide(presets, settings.size**3, certainty=4.0)

@@ -1,6 +1,6 @@
 """Road racing's settings, names and presets. Needs no JAX."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from baddr.core.checks import wrong
@@ -8,7 +8,7 @@ from baddr.core.filters import Rejection
 from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
-from baddr.posteriors.settings import Network, Pretrain
+from baddr.posteriors.settings import LatentSettings, Network, Pretrain
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,26 @@ PAPER_9 = PAPER_3.changed(
     pretrain={"batches": 16384, "batch_size": 256, "learning_rate": 0.0025},
 )
 
+# For agent latent. Under the paper's certainty that all speeds are 1/2 a Bayesian must not learn others
+# quickly. All simulators observe alike. Speeds of lanes that are not seen are carried by many particles:
+# with few of them all soon share what one of them imagined (docs/latent.md).
+WIDE = {"certainty": 4.0}
+LATENT_3 = replace(
+    PAPER_3.changed(
+        PAPER_3.runs,
+        PAPER_3.episodes,
+        filter={"num_particles": 4096},
+        latent=LatentSettings(dimensions=6, hidden=64, learn_observation=False, max_gap=MAX_GAP),
+    ),
+    domain=WIDE,
+)
+LATENT_9 = LATENT_3.changed(
+    PAPER_9.runs,
+    PAPER_9.episodes,
+    filter={"num_particles": 8192},
+    latent={"dimensions": 12, "hidden": 128, "batch_size": 2048},
+)
+
 TREE = BeliefTree(num_expansions=16, num_particles=256)
 MOST_LANES_OF_A_TREE = 5  # n 6^n states: more would be too many for its bounds
 
@@ -88,10 +108,13 @@ def presets(settings: RoadRacingSettings) -> dict[str, Preset]:
         quick = ours.changed(4, 10, network=network, pretrain=fits)
     rate, episodes = (3e-4, 20_000) if large else (1e-3, 40_000)
     tree = {"planner": TREE} if settings.lanes <= MOST_LANES_OF_A_TREE else {}
+    latent = LATENT_9 if large else LATENT_3
     presets = {
         "quick": ours.changed(64, 40, **tree),
         "quick/network": quick,
+        "quick/latent": latent.changed(8, 20, **(tree or {"planner": IMPROVED})),
         "paper": paper,
+        "paper/latent": latent,
         **learners(episodes, learning_rate=rate, num_particles=15),
     }
     return with_wide(presets, settings.lanes * 6**settings.lanes, certainty=4.0)

@@ -75,6 +75,7 @@ def presets(settings: Doors, num_states: int = 2) -> dict[str, Preset]:
         "quick": OURS.changed(64, 100, planner=TREE),
         # Eight of the table's 1, 4 or 8: one alone hardly learns in so few episodes (docs/results.md).
         "quick/network": OURS.changed(24, 40, planner=TREE, pretrain={"num_networks": 8}),
+        "quick/latent": OURS.changed(24, 40, planner=TREE),
         "paper": PAPER,
         **learners(40_000, learning_rate=1e-4, num_particles=30),
     }
