@@ -13,6 +13,7 @@ from baddr.agents.kinds import KINDS, agent_class, kind_of, kind_with, type_of, 
 from baddr.domains.catalog import entry, short_name
 from baddr.domains.entry import Entry, Preset
 from baddr.errors import UserError, nearest
+from baddr.files.settings import misfits, problems, refuse
 from baddr.files.store import Folder
 from baddr.files.toml import merge, read_toml, to_toml
 
@@ -67,22 +68,29 @@ class Experiment(Generic[D, A]):
         return replace(self, settings=replace(self.settings, **groups))  # type: ignore[type-var]
 
     def check(self) -> None:
+        """Refuse what cannot be run."""
+        self.check_values()
+        if self.prior:
+            check_prior(self)
+
+    def check_values(self) -> None:
+        """Refuse values that are not of their types, or out of range."""
+        refuse(misfits(replace(self, domain=None, settings=None), "--", but=("seed",)))
         settings: Any = self.settings
         has_belief = "filter" in settings.groups()
         checks = [
             (self.runs >= 1, "--runs must be at least 1"),
             (self.episodes >= 1, "--episodes must be at least 1"),
-            (0 <= self.seed < 2**32, "--seed must lie between 0 and 4294967295"),
+            (
+                type(self.seed) is int and 0 <= self.seed < 2**32,
+                "--seed must lie between 0 and 4294967295",
+            ),
             (self.chunk_size >= 0, "--chunk-size must not be negative"),
             (-1 <= self.trace < self.runs, f"--trace must name a run, 0 to {self.runs - 1}, or be -1"),
             (has_belief or self.trace < 0, f"--trace: {self.agent} has no belief to trace"),
         ]
-        wrong = [sentence for holds, sentence in checks if not holds]
-        wrong += [*settings.problems(), *self.domain.problems()]  # type: ignore[attr-defined]
-        if wrong:
-            raise UserError("; ".join(wrong) + ".")
-        if self.prior:
-            check_prior(self)
+        refuse([sentence for holds, sentence in checks if not holds])
+        refuse([*settings.problems(), *problems(self.domain, "domain.")])
 
 
 AnyExperiment = Experiment[Any, Any]
@@ -106,7 +114,10 @@ def preset(
     those of the agent's groups that are not the preset's, or the names of settings that they must have.
     """
     chosen, cls = entry(name), agent_class(agent)
-    settings = chosen.settings if settings is None else settings
+    if settings is None:
+        settings = chosen.settings
+    else:  # first: a preset depends on the domain's size
+        refuse(problems(settings, "domain."))
     sizes = preset_of(chosen, nearest("preset", preset, PRESETS), cls, settings)
     mine = agent_of(cls, sizes)
     for group, asked in (kinds or {}).items():
@@ -215,7 +226,12 @@ def of_folder(folder: Folder) -> AnyExperiment:
         start = preset(*given, kinds=kinds_in(values))
     except UserError as error:  # a file that was moved, for example
         raise UserError(f"{folder.config}: {error}") from error
-    return merged(start, values, str(folder.config))
+    experiment = merged(start, values, str(folder.config))
+    try:
+        experiment.check_values()
+    except UserError as error:
+        raise UserError(f"{folder.config}: {error}") from error
+    return experiment
 
 
 def extend(experiment: AnyExperiment, runs: int | None, episodes: int | None) -> AnyExperiment:
