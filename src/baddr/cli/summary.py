@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+from baddr.files.manifest import gaps_of
 from baddr.files.store import Folder, load_results
 from baddr.lab.experiment import AnyExperiment
 
@@ -71,9 +72,8 @@ def summary(experiment: AnyExperiment, folder: Folder, results: dict[str, Any]) 
 
 
 def _about_prior(manifest: dict[str, Any]) -> list[str]:
-    if not manifest.get("prior"):
+    if not (gaps := gaps_of(manifest)):
         return []
-    gaps = manifest["prior"]["gap"]
     floor = f"{max(gaps):.4f} nats above the entropy floor at most"
     return [f"  prior: {len(gaps)} network(s), cross-entropy {floor}"]
 

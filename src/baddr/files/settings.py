@@ -96,7 +96,7 @@ def _misfit_of_plain(value: Any, kind: type) -> str | None:
         return f"must be at most {LARGEST_INT} (it is counted in 32 bits), not {shown(value)}"
     if kind is float and not abs(value) <= LARGEST_FLOAT:
         return f"must be a finite number, at most {LARGEST_FLOAT:.1e} (float32), not {shown(value)}"
-    if kind is str and not value.isprintable() and not _is_utf8(value):
+    if kind is str and not _is_utf8(str(value)):
         return f"must be text in UTF-8, not {shown(value)}"
     return None
 

@@ -9,13 +9,15 @@ from tyro.conf import arg
 
 from baddr.agents import AGENTS
 from baddr.agents.base import AgentSettings
-from baddr.agents.kinds import KINDS, agent_class, kind_of, kind_with, type_of, with_kind
+from baddr.agents.kinds import KINDS, agent_class, kind_of, kind_with, kinds_in, type_of, with_kind
 from baddr.domains.catalog import entry, short_name
 from baddr.domains.entry import Entry, Preset
 from baddr.errors import UserError, nearest
 from baddr.files.settings import misfits, problems, refuse
 from baddr.files.store import Folder
 from baddr.files.toml import merge, read_toml, to_toml
+from baddr.lab.sources import check_sources
+from baddr.lab.ties import settings_hash
 
 D = TypeVar("D")
 A = TypeVar("A")
@@ -71,6 +73,8 @@ class Experiment(Generic[D, A]):
         """Refuse what cannot be run."""
         self.check_values()
         if self.prior:
+            from baddr.lab.prior import check_prior
+
             check_prior(self)
 
     def check_values(self) -> None:
@@ -157,12 +161,6 @@ def agent_of(cls: type[AgentSettings], sizes: Preset) -> AgentSettings:
 # Files.
 
 
-def kinds_in(values: Mapping[str, Any]) -> dict[str, str]:
-    """The kinds that the tables of a config file name."""
-    tables = {group: values[group] for group in KINDS if isinstance(values.get(group), Mapping)}
-    return {group: str(table["kind"]) for group, table in tables.items() if "kind" in table}
-
-
 def asked_in(values: Mapping[str, Any]) -> dict[str, Asked]:
     """The kinds that the tables of a config file name, or else the names of the settings in them."""
     tables = {group: values[group] for group in KINDS if isinstance(values.get(group), Mapping)}
@@ -217,20 +215,36 @@ def _plain_fields(group: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if plain(value)}
 
 
-def of_folder(folder: Folder) -> AnyExperiment:
-    """The experiment whose results a folder holds."""
+def of_folder(folder: Folder, trust: bool = False) -> AnyExperiment:
+    """The experiment whose results a folder holds. A file of the user's own is not executed before it was
+    seen to be the one that the experiment was started with, unless `trust`."""
     folder.check_existing()
-    values = read_toml(folder.config)
+    values, manifest = read_toml(folder.config), folder.read_manifest()
+    if not trust:
+        check_sources(values, manifest, folder)
+    experiment = of_values(values, folder)
+    if manifest.get("settings", settings_hash(experiment)) != settings_hash(experiment):
+        raise UserError(
+            f"{folder.config} has other settings than the experiment was started with (manifest.json has "
+            "their hash); put them back, or start another experiment."
+        )
+    return experiment
+
+
+def of_values(values: dict[str, Any], folder: Folder) -> AnyExperiment:
+    """The experiment of a config.toml."""
+    given = [values.pop("name", ""), values.get("agent", ""), values.get("preset", "")]
+    if not all(isinstance(word, str) for word in given):
+        raise UserError(f"{folder.config}: name, agent and preset must be texts.")
     try:
-        given = values.pop("name", ""), values.get("agent", ""), values.get("preset", "")
         start = preset(*given, kinds=kinds_in(values))
-    except UserError as error:  # a file that was moved, for example
-        raise UserError(f"{folder.config}: {error}") from error
-    experiment = merged(start, values, str(folder.config))
-    try:
+        experiment = merged(start, values, str(folder.config))
         experiment.check_values()
-    except UserError as error:
-        raise UserError(f"{folder.config}: {error}") from error
+    except UserError as error:  # a file that was moved, for example
+        said = str(error)
+        raise UserError(
+            said if said.startswith(str(folder.config)) else f"{folder.config}: {said}"
+        ) from error
     return experiment
 
 
@@ -245,29 +259,6 @@ def extend(experiment: AnyExperiment, runs: int | None, episodes: int | None) ->
             "more runs can be added, or start another one with --keep-beliefs yes."
         )
     return replace(experiment, runs=runs or experiment.runs, episodes=episodes or experiment.episodes)
-
-
-def check_prior(experiment: AnyExperiment) -> None:
-    """Refuse a learned belief that does not fit this experiment."""
-    source = Folder(Path(experiment.prior))
-    theirs = of_folder(source)
-    if _shape(theirs) != _shape(experiment) or not experiment.settings.learns:
-        particles = getattr(theirs.settings.groups().get("filter"), "num_particles", "no")
-        raise UserError(
-            f"--prior {source.path}: a learned belief can be used by the same agent on the same domain with "
-            f"the same network and number of particles; that was {theirs.agent} on {theirs.name} with "
-            f"{particles} particles."
-        )
-    if theirs.keep_beliefs == "no":
-        raise UserError(f"--prior {source.path}: that experiment did not keep its beliefs.")
-
-
-def _shape(experiment: AnyExperiment) -> Any:
-    """What a belief of one experiment must share with that of another to take its place."""
-    groups = experiment.settings.groups()
-    filter = groups.pop("filter", None)
-    rest = {name: group for name, group in groups.items() if name not in ("planner", "pretrain")}
-    return experiment.name, experiment.agent, getattr(filter, "num_particles", 0), rest
 
 
 def describe_agents() -> dict[str, str]:
