@@ -13,9 +13,10 @@ from baddr.agents.kinds import KINDS, agent_class, kind_of, kind_with, kinds_in,
 from baddr.domains.catalog import entry, short_name
 from baddr.domains.entry import Entry, Preset
 from baddr.errors import UserError, nearest
-from baddr.files.settings import misfits, problems, refuse
+from baddr.files.settings import misfits, refuse
 from baddr.files.store import Folder
 from baddr.files.toml import merge, read_toml, to_toml
+from baddr.lab.limits import domain_problems, refuse_rows
 from baddr.lab.sources import check_sources
 from baddr.lab.ties import settings_hash
 
@@ -94,7 +95,8 @@ class Experiment(Generic[D, A]):
             (has_belief or self.trace < 0, f"--trace: {self.agent} has no belief to trace"),
         ]
         refuse([sentence for holds, sentence in checks if not holds])
-        refuse([*settings.problems(), *problems(self.domain, "domain.")])
+        refuse([*settings.problems(), *domain_problems(self.domain)])
+        refuse_rows(self.runs, self.episodes)
 
 
 AnyExperiment = Experiment[Any, Any]
@@ -121,7 +123,7 @@ def preset(
     if settings is None:
         settings = chosen.settings
     else:  # first: a preset depends on the domain's size
-        refuse(problems(settings, "domain."))
+        refuse(domain_problems(settings))
     sizes = preset_of(chosen, nearest("preset", preset, PRESETS), cls, settings)
     mine = agent_of(cls, sizes)
     for group, asked in (kinds or {}).items():

@@ -38,6 +38,7 @@ from baddr.lab.build import build, build_domain, seconds
 from baddr.lab.chunk import Work
 from baddr.lab.engine import Board, Cluster, Listener, Local, Place, Progress, Ray
 from baddr.lab.experiment import AnyExperiment, to_config
+from baddr.lab.limits import refuse_memory, refuse_time
 from baddr.lab.prior import copy_prior, prior_of, with_absolute_prior
 from baddr.lab.same import check_grown, check_same, check_streams
 from baddr.lab.sources import sources_of
@@ -108,6 +109,10 @@ class Resolved(NamedTuple):
 def sized(experiment: AnyExperiment, domain: Domain, place: Place) -> tuple[AnyExperiment, Built]:
     """What was left open chosen to suit the place, and the agent's life; networks are shapes."""
     built = build(experiment, domain)
+    bytes_of = lambda other: build(other, domain).life.bytes_per_run() if other != experiment else each
+    each = built.life.bytes_per_run()
+    refuse_memory(experiment, bytes_of, place.memory * place.workers, experiment.chunk_size or 1)
+    refuse_time(seconds(experiment, domain.pomdp.horizon, place.platform) / place.workers, experiment.runs)
     if experiment.chunk_size == 0:
         experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, built.life, place))
     planner = experiment.settings.groups().get("planner")
