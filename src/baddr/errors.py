@@ -16,11 +16,27 @@ class ClusterError(UserError):
     """The cluster was lost, or could not do the work; what was finished is kept."""
 
 
+LONGEST = 60  # characters of a value that a sentence quotes
+
+
+def shown(value: object) -> str:
+    """A value as a sentence quotes it: not too long, and nothing in it that a terminal obeys."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
+        return f"a number of {int(value.bit_length() * 0.30103)} digits"  # Python prints no longer ones
+    try:
+        text = repr(value)
+    except Exception:  # nested too deeply, for example
+        text = f"a value of type {type(value).__name__}"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 12]}...{text[-9:]}"
+
+
 def nearest(kind: str, name: str, known: Iterable[str]) -> str:
     """`name`, or a sentence that says what would have been right."""
     known = list(known)
     if name in known:
         return name
+    if not isinstance(name, str):
+        raise UserError(f"A {kind} is named by a text, not by {shown(name)}.")
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}."
-    raise UserError(f"There is no {kind} {name!r}; {hint}")
+    raise UserError(f"There is no {kind} {shown(name)}; {hint}")

@@ -24,6 +24,7 @@ from baddr.domains.domain import Domain
 from baddr.domains.entry import Feature, Names
 from baddr.errors import UserError
 from baddr.fast.choose import fast_agent
+from baddr.files.settings import problems, refuse
 from baddr.files.toml import merge
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import asked_in, merged
@@ -137,9 +138,7 @@ def make(name: str, render_mode: str | None = None, **settings: Any) -> Environm
     """
     domain_entry = entry(name)
     chosen = merge(domain_entry.settings, settings, environment_id(name))
-    problems = chosen.problems()
-    if problems:
-        raise UserError("; ".join(problems).replace("domain.", "") + ".")
+    refuse(problems(chosen, "domain."), less="domain.")
     domain = domain_entry.make_domain(chosen)
     return Environment(domain, render_mode, domain_entry.names(chosen) if render_mode else None)
 

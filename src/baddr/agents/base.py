@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
+from baddr.files.settings import problems
+
 if TYPE_CHECKING:
     from baddr.agents.life import Life
     from baddr.core.posterior import Posterior
@@ -76,8 +78,7 @@ class AgentSettings(ABC):
 
     def problems(self) -> list[str]:
         """What is wrong with the settings."""
-        checked = [group for group in self.groups().values() if hasattr(group, "problems")]
-        return [sentence for group in checked for sentence in group.problems()]
+        return [x for name, group in self.groups().items() for x in problems(group, f"{name}.")]
 
 
 class Bayesian(AgentSettings):

@@ -6,7 +6,6 @@ but a user's own file does.
 """
 
 import functools
-import hashlib
 import importlib
 import inspect
 from collections.abc import Iterable, Mapping
@@ -51,6 +50,12 @@ def kind_of(group: str, settings: Any) -> str:
         return type(settings).own_kind
     home = f"{type(settings).__module__}:{type(settings).__qualname__}"
     return next((kind for kind, found in KINDS[group].items() if found == home), home)
+
+
+def kinds_in(values: Mapping[str, Any]) -> dict[str, str]:
+    """The kinds that the tables of a config file name."""
+    tables = {group: values[group] for group in KINDS if isinstance(values.get(group), Mapping)}
+    return {group: str(table["kind"]) for group, table in tables.items() if "kind" in table}
 
 
 def is_of(group: str, settings: Any) -> bool:
@@ -119,7 +124,7 @@ def own(group: str, kind: str) -> Any:
 
 @functools.cache  # the same class for the same content: experiments with it are then equal
 def _own_class(group: str, path: Path, name: str, source: bytes) -> type:
-    from baddr.domains.own import load, settings_class
+    from baddr.domains.own import digest_of, load, settings_class
 
     thing = getattr(load(path, source), name, None)
     if not callable(thing):
@@ -129,7 +134,7 @@ def _own_class(group: str, path: Path, name: str, source: bytes) -> type:
     members = {
         "own_kind": f"{path}:{name}",
         "source": path,
-        "digest": hashlib.sha256(name.encode() + b"\n" + source).hexdigest()[:8],
+        "digest": digest_of(name, source),
         "build": lambda self, domain=None: _made(group, path, thing, takes_domain, self, domain),
         "__module__": base.__module__,
         "__doc__": base.__doc__,

@@ -14,6 +14,7 @@ class Latent(Bayesian, Generic[P, F]):
     about: ClassVar[str] = "one network for all simulators; which of them this is, is learned as Bayes would"
     variant: ClassVar[str] = "latent"
     needs: ClassVar[str | None] = "sample_simulator"
+    shares: ClassVar[bool] = True
 
     planner: P = field(default_factory=PoUct)  # type: ignore[assignment]
     filter: F = field(default_factory=Importance)  # type: ignore[assignment]

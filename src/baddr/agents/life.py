@@ -15,9 +15,11 @@ from baddr import prng
 from baddr.core.agent import Agent, Run, Step
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.pomdp import POMDP
+from baddr.errors import UserError
 from baddr.fast.belief_tree import FastTree
 from baddr.fast.runs import one_step, start
 from baddr.fast.search import FastSearch
+from baddr.files.settings import LARGEST_INT
 from baddr.planners.children import no_children
 from baddr.prng import LONGEST_SUM
 
@@ -184,6 +186,13 @@ def _bytes_of_search(planner: FastSearch, gba: GBAPOMDP, belief: PyTree) -> int:
     """Of a run's tree, and of where its simulations start."""
     nodes, A = planner.how.num_simulations + 1, gba.num_actions
     children = jax.eval_shape(lambda: no_children(nodes, A, gba.observation_sizes))
+    largest = max([nodes * A, *(x.size for x in jax.tree.leaves(children))])
+    if largest > LARGEST_INT:
+        fit = planner.how.num_simulations * LARGEST_INT // largest
+        raise UserError(
+            f"planner.num-simulations must be at most {fit:,} here: a tree of {nodes - 1:,} has {largest:,} "
+            "entries, more than 32 bits number."
+        )
 
     def roots(planner: FastSearch, gba: GBAPOMDP, belief: Any, key: Key[Array, ""]) -> PyTree:
         _, (s, draws) = planner.how.roots(gba, key, belief)

@@ -9,7 +9,7 @@ from baddr.cli.options import Debug, Device, Flat
 from baddr.cli.parse import check_same_file, domain_first, flag_value, kinds_of, parse, prepare_for
 from baddr.domains.catalog import entry as entry_of
 from baddr.domains.catalog import short_name
-from baddr.errors import UserError
+from baddr.files.settings import problems, refuse
 
 E = TypeVar("E")
 G = TypeVar("G")
@@ -49,9 +49,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(kind, f"check {name}", flags, Check(entry.settings, parts))
     check_same_file(name, entry.settings, options.domain)
     chosen = {group: getattr(options.parts, group) for group in start}
-    problems = [sentence for value in (options.domain, *chosen.values()) for sentence in _problems(value)]
-    if problems:
-        raise UserError("; ".join(problems) + ".")
+    groups = {"domain": options.domain, **chosen}
+    refuse([sentence for group, value in groups.items() for sentence in problems(value, f"{group}.")])
     from baddr.lab.device import prepare
 
     prepare(options.device)
@@ -63,10 +62,6 @@ def _parts(groups: Mapping[str, Any]) -> Any:
     """The groups as fields of one value, so that their settings are flags."""
     kinds = [(name, type(value), field(default=value)) for name, value in groups.items()]
     return make_dataclass("Parts", kinds, frozen=True)()
-
-
-def _problems(settings: Any) -> list[str]:
-    return settings.problems() if hasattr(settings, "problems") else []
 
 
 def _check_domain(name: str, domain: Any) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from baddr.cli.options import Debug, Folders, Level, Reference
+from baddr.cli.options import Debug, Folders, Level, Reference, Trust
 from baddr.cli.parse import parse
 from baddr.cli.plot import reference_of
 from baddr.errors import UserError
@@ -31,6 +31,7 @@ class Compare:
     window: int = 0
     """Episodes that the mean return for --level averages. 0: a twentieth of the shortest result."""
     reference: Reference = "none"
+    trust: Trust = False
     json: bool = False
     """Print JSON."""
     debug: Debug = False
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError(f"--last {last} is more than the {shortest} episodes of the shortest result.")
     window = options.window or default_window(shortest)
     rows = compare(results, last, options.level, window)
-    optimum = None if options.reference == "none" else reference_of(list(found))
+    optimum = None if options.reference == "none" else reference_of(list(found), options.trust)
     if options.json:
         values = {name: {key: _plain(x) for key, x in row.items()} for name, row in rows.items()}
         bounds = {} if optimum is None else {"optimum": {"lower": optimum[0], "upper": optimum[1]}}

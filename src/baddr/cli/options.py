@@ -39,6 +39,10 @@ Track = Annotated[
         "A resumed folder keeps the trackers it has."
     ),
 ]
+Trust = Annotated[
+    bool,
+    arg(help="Execute the FILE.py that the folder names, also where it is not the one it was started with."),
+]
 Debug = Annotated[bool, arg(help="Show the traceback of an error.")]
 
 

@@ -11,12 +11,12 @@ from typing import Any, Generic, TypeVar, get_origin
 
 import tyro
 
-from baddr.agents.kinds import KINDS
+from baddr.agents.kinds import KINDS, kinds_in
 from baddr.cli.help import HELP, agent_help, command_help
 from baddr.domains.catalog import DOMAINS, entry, is_python
 from baddr.errors import UserError
 from baddr.files.toml import merge, read_toml
-from baddr.lab.experiment import AnyExperiment, asked_in, experiment_type, from_toml, kinds_in, preset
+from baddr.lab.experiment import AnyExperiment, asked_in, experiment_type, from_toml, preset
 
 E = TypeVar("E")
 

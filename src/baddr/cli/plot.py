@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from baddr.cli.options import Debug, Folders, Reference
+from baddr.cli.options import Debug, Folders, Reference, Trust
 from baddr.cli.parse import parse
 from baddr.errors import UserError
 
@@ -25,6 +25,7 @@ class Plot:
     window: int = 0
     """Episodes averaged per point. 0: about 20 points."""
     reference: Reference = "none"
+    trust: Trust = False
     debug: Debug = False
 
 
@@ -39,13 +40,13 @@ def main(arguments: Sequence[str]) -> int:
 
     results = results_of(options.dirs)
     labelled = dict(zip(labels(list(results)), results.values(), strict=True))
-    optimum = None if options.reference == "none" else reference_of(list(results))
+    optimum = None if options.reference == "none" else reference_of(list(results), options.trust)
     plot_curves(labelled, "", [options.out], options.window, optimum)
     print(options.out)
     return 0
 
 
-def reference_of(folders: Sequence[Path]) -> tuple[float, float]:
+def reference_of(folders: Sequence[Path], trust: bool = False) -> tuple[float, float]:
     """The bounds of the optimum, if all results are on one domain."""
     from baddr.lab.results import check_same_domain
 
@@ -55,4 +56,4 @@ def reference_of(folders: Sequence[Path]) -> tuple[float, float]:
     prepare("cpu")
     from baddr.lab.reference import optimum_of
 
-    return optimum_of(folders[0])
+    return optimum_of(folders[0], trust)

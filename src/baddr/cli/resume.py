@@ -7,14 +7,16 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from baddr.agents.kinds import kinds_in
 from baddr.cli.folders import config_of, interruptible
-from baddr.cli.options import Debug, Flat, Track, Watch, Where, engine_of
+from baddr.cli.options import Debug, Flat, Track, Trust, Watch, Where, engine_of
 from baddr.cli.parse import parse, prepare_for
 from baddr.cli.progress import followed, whole_progress
 from baddr.cli.summary import finish
 from baddr.errors import UserError
 from baddr.files.store import Folder
-from baddr.lab.experiment import extend, kinds_in, of_folder
+from baddr.lab.experiment import extend, of_folder
+from baddr.lab.sources import check_sources
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Resume:
     """Extend to this many runs."""
     episodes: int | None = None
     """Extend to this many episodes per run."""
+    trust: Trust = False
     where: Flat[Where] = field(default_factory=Where)
     track: Track = ()
     watch: Watch = False
@@ -47,13 +50,16 @@ def main(arguments: Sequence[str]) -> int:
         return _resume_reproduce(options)
     folder = Folder(options.dir)
     config = config_of(folder)
-    prepare_for([config.get("name", ""), *kinds_in(config).values()], options.where.device)
-    before = of_folder(folder)
+    if not options.trust:  # before JAX is loaded
+        check_sources(config, folder.read_manifest(), folder)
+    prepare_for([str(config.get("name")), *kinds_in(config).values()], options.where.device)
+    before = of_folder(folder, options.trust)
     for name, value in (("runs", options.runs), ("episodes", options.episodes)):
         if value is not None and value < 1:
             raise UserError(f"--{name} must be at least 1.")
     experiment = extend(before, options.runs, options.episodes)
-    if experiment == before and folder.read_manifest()["status"] == "complete":
+    experiment.check_values()
+    if experiment == before and folder.read_experiment_manifest()["status"] == "complete":
         print(f"{folder.path} is complete: {before.runs} runs of {before.episodes} episodes.")
         return 0
     engine = engine_of(options.where)
@@ -61,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
 
     watching = options.watch, options.track
     with followed(experiment.title, folder, *watching) as (progress, listeners):
-        how = {"engine": engine, "listeners": listeners}
+        how = {"engine": engine, "listeners": listeners, "trust": options.trust}
         failures = interruptible(folder, lambda: runner.resume(experiment, folder, progress, **how))
     return finish(experiment, folder, failures)
 

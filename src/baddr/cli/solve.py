@@ -16,7 +16,7 @@ from baddr.cli.parse import check_same_file, domain_first, parse
 from baddr.domains.cassandra.settings import CassandraSettings
 from baddr.domains.catalog import Entry, short_name
 from baddr.domains.catalog import entry as entry_of
-from baddr.errors import UserError
+from baddr.files.settings import problems, refuse
 
 E = TypeVar("E")
 
@@ -69,15 +69,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check(options: Solve[Any]) -> None:
-    problems = list(options.domain.problems())
+    found = problems(options.domain, "domain.")
     if not options.precision >= 0:
-        problems.append("--precision must not be negative")
+        found.append("--precision must not be negative")
     if not options.seconds > 0:
-        problems.append("--seconds must be positive")
+        found.append("--seconds must be positive")
     if options.out is not None and options.out.suffix != ".npz":
-        problems.append(f"--out is a file that ends in .npz; {options.out.name!r} does not")
-    if problems:
-        raise UserError("; ".join(problems) + ".")
+        found.append(f"--out is a file that ends in .npz; {options.out.name!r} does not")
+    refuse(found)
 
 
 def _model(entry: Entry, options: Solve[Any]) -> Any:

@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+from baddr.files.manifest import gaps_of
 from baddr.files.store import Folder, load_results
 from baddr.lab.experiment import AnyExperiment
 
@@ -71,9 +72,8 @@ def summary(experiment: AnyExperiment, folder: Folder, results: dict[str, Any]) 
 
 
 def _about_prior(manifest: dict[str, Any]) -> list[str]:
-    if not manifest.get("prior"):
+    if not (gaps := gaps_of(manifest)):
         return []
-    gaps = manifest["prior"]["gap"]
     if "distance" in manifest["prior"]:  # of one network, for many simulators
         half = len(gaps) // 2
         inside, edge = (sum(part) / max(len(part), 1) for part in (gaps[:half], gaps[half:]))

@@ -11,7 +11,7 @@ from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Scalar, State
 from baddr.domains.entry import Names, Preset
 from baddr.domains.render import Renderer
-from baddr.errors import UserError
+from baddr.files.settings import problems, refuse
 from baddr.posteriors import Counts, Graph, Posterior
 
 P = ParamSpec("P")
@@ -52,9 +52,7 @@ def takes_fields_of(kind: Callable[P, S]) -> Callable[[Callable[[S], Domain]], C
     def decorate(make: Callable[[S], Domain]) -> Callable[P, Domain]:
         def make_domain(*values: P.args, **fields: P.kwargs) -> Domain:
             settings = kind(*values, **fields)
-            problems = settings.problems()  # type: ignore[attr-defined]
-            if problems:
-                raise UserError("; ".join(problems).replace("domain.", "") + ".")
+            refuse(problems(settings, "domain."), less="domain.")
             return make(settings)
 
         make_domain.__doc__, make_domain.__module__ = make.__doc__, make.__module__

@@ -73,7 +73,6 @@ def learners(
     }
 
 
-WIDE = "wide"  # the variant of agents that learn from simulators as Bayes would: they need a wide prior
 MOST_STATES_OF_A_BANK = MOST_ENTRIES // BankSettings().members  # whose belief is then exact
 
 
@@ -81,8 +80,8 @@ def with_wide(presets: dict[str, Preset], num_states: int, **domain: Any) -> dic
     """The presets, and those of agents that need simulators as different as what is to be learned: with these
     settings of the domain. (Under a prior that is certain, a Bayesian must not learn quickly.)
 
-    WIDE; `bank`, with an exact belief where there are not too many states; `mixture`, with the networks of
-    variant `network`.
+    `latent`, where the domain has none; `bank`, with an exact belief where there are not too many states;
+    `mixture`, with the networks of variant `network`.
     """
 
     def wide(sizes: Preset, **groups: Any) -> Preset:
@@ -92,7 +91,7 @@ def with_wide(presets: dict[str, Preset], num_states: int, **domain: Any) -> dic
     exact = {"filter": Exact()} if num_states <= MOST_STATES_OF_A_BANK else {}
     found = dict(presets)
     for name in ("quick", "paper"):
-        found[f"{name}/{WIDE}"] = wide(presets[name])
+        found.setdefault(f"{name}/latent", wide(presets[name]))
         found[f"{name}/bank"] = wide(presets[name], **exact)
         found[f"{name}/mixture"] = wide(presets.get(f"{name}/network", presets[name]))
     return found

@@ -18,6 +18,7 @@ from baddr.domains.domain import Domain
 from baddr.domains.entry import Names
 from baddr.domains.tables import KNOWN
 from baddr.errors import UserError
+from baddr.files.settings import misfits, refuse
 from baddr.posteriors import Counts
 from baddr.prng import categorical
 
@@ -96,9 +97,8 @@ def from_tables(T: Any, O: Any, R: Any, start: Any, discount: float, **options: 
     chosen = Options(**options)
     T, O, start = _probabilities("T", T, "s, a, s'"), _probabilities("O", O, "a, s', o"), _start(start)
     S, A, Z = _sizes(T, O, start)
-    problems = [*wrong((0 <= discount <= 1, "discount must lie in [0, 1]")), *chosen.problems()]
-    if problems:
-        raise UserError("; ".join(problems) + ".")
+    found = misfits(chosen, but=("terminal", "names")) or chosen.problems()
+    refuse([*wrong((0 <= discount <= 1, "discount must lie in [0, 1]")), *found])
     terminal = None if chosen.terminal is None else _terminal(chosen.terminal, S, A)
     sizes = (S,), (Z,)
     pomdp = Finite(

@@ -40,12 +40,17 @@ def read_source(name: str) -> tuple[Path, str, bytes]:
         raise UserError(f"Cannot read {file}.py: {error.strerror}.") from error
 
 
+def digest_of(name: str, source: bytes) -> str:
+    """A short hash of FILE.py:NAME."""
+    return hashlib.sha256(name.encode() + b"\n" + source).hexdigest()[:8]
+
+
 @functools.cache  # the same settings class for the same content: experiments with it are then equal
 def _entry(path: Path, name: str, source: bytes) -> Entry:
     function = getattr(load(path, source), name, None)
     if not callable(function):
         raise UserError(f"{path} has no function {name!r} that returns a Domain.")
-    digest = hashlib.sha256(name.encode() + b"\n" + source).hexdigest()[:8]
+    digest = digest_of(name, source)
 
     def make_domain(settings: Any) -> Any:
         """Named by a hash of the source: trained priors are kept under this name."""

@@ -5,6 +5,7 @@ import io
 import json
 import shutil
 import warnings
+import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from baddr.errors import StorageError, UserError
 from baddr.files import machine
+from baddr.files.manifest import check_types, check_whole
 from baddr.files.rows import read_results
 from baddr.files.tables import Arrays
 from baddr.files.writing import write
@@ -44,14 +46,26 @@ def unpack(packed: bytes) -> Arrays:
 
 def _is_of_value(path: Path) -> bool:
     """Not what a program leaves that was killed before its experiment started: config.toml comes last."""
-    return path.name not in (".lock", "manifest.json") and path.suffix != ".part"
+    return path.name not in (".lock", "manifest.json", "prior") and path.suffix != ".part"
+
+
+def read_json(path: Path) -> Any:
+    """What a JSON file holds; whatever lies there instead is one sentence."""
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
+    except RecursionError:
+        raise StorageError(f"{path} cannot be read: it is nested too deeply.") from None
+    except ValueError as error:
+        raise StorageError(f"{path} cannot be read: {error}.") from error
 
 
 class Folder:
     """One experiment's results."""
 
     def __init__(self, path: Path):
-        self.path = path
+        self.path, self.is_owned = path, False
 
     @property
     def config(self) -> Path:
@@ -69,6 +83,11 @@ class Folder:
     def rows(self) -> Path:
         """What episodes.parquet does not have yet."""
         return self.path / "episodes.log"
+
+    @property
+    def prior(self) -> "Folder":
+        """What was copied of the experiment whose beliefs are the prior."""
+        return Folder(self.path / "prior")
 
     @property
     def free(self) -> int:
@@ -110,20 +129,33 @@ class Folder:
             for part in [*self.path.glob("*.part"), *self.path.glob("checkpoints/*/*.part")]:
                 with suppress(OSError):
                     part.unlink()
-            yield self
+            self.is_owned = True
+            try:
+                yield self
+            finally:
+                self.is_owned = False
 
     def write_manifest(self, values: dict[str, Any]) -> None:
         write(self.manifest, (json.dumps(values, indent=2) + "\n").encode())
 
     def read_manifest(self) -> dict[str, Any]:
-        try:
-            return json.loads(self.manifest.read_text())
-        except (OSError, ValueError) as error:
-            raise StorageError(f"{self.manifest} cannot be read: {error}.") from error
+        return check_types(read_json(self.manifest), self.manifest)
+
+    def read_experiment_manifest(self) -> dict[str, Any]:
+        """One that has all that a resume needs."""
+        return check_whole(self.read_manifest(), self.manifest)
 
     def _checkpoints(self, chunk: int) -> list[Path]:
         """Oldest first."""
         return sorted((self.path / "checkpoints" / f"chunk-{chunk:05d}").glob("*.ckpt"))
+
+    def note(self, chunk: int) -> dict[str, Any] | None:
+        """What the newest checkpoint notes, without reading all of it; None where it cannot be read."""
+        for path in reversed(self._checkpoints(chunk)[-1:]):
+            with suppress(OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile):
+                with zipfile.ZipFile(path) as archive, archive.open("note.npy") as file:
+                    return json.loads(np.lib.format.read_array(file, allow_pickle=False).tobytes())  # type: ignore[arg-type]
+        return None
 
     def save(self, chunk: int, arrays: Arrays, over: bool = False) -> None:
         self.keep(chunk, pack(arrays), over)
@@ -151,7 +183,8 @@ class Folder:
             if is_whole(packed):
                 return packed
             warnings.warn(f"{path} is damaged (its checksum differs); using the one before.", stacklevel=3)
-            path.unlink(missing_ok=True)
+            if self.is_owned:  # nothing is deleted in another experiment's folder
+                path.unlink(missing_ok=True)
         return None
 
 

@@ -4,9 +4,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
-from baddr.errors import UserError
+from baddr.errors import UserError, shown
+from baddr.files.settings import LARGEST_FLOAT, is_checked, misfit, types_of
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
@@ -23,34 +24,39 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"There is no file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"Cannot read {path}: {error}.") from error
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise UserError(f"{path} is not valid TOML for settings: it is nested too deeply.") from None
+    except ValueError as error:  # also of numbers with too many digits
         raise UserError(f"{path} is not valid TOML: {error}.") from error
 
 
 def merge(settings: Any, values: Mapping[str, Any], where: str) -> Any:
     """`settings` with the values of a TOML table in place of its own."""
     known = {f.name: getattr(settings, f.name) for f in fields(settings)}
-    changed = {}
+    kinds, changed = types_of(type(settings)), {}
     for name, value in values.items():
         field = name.replace("-", "_")
         if field not in known:
-            raise UserError(f"{where}: there is no setting {name!r}; known: {', '.join(known)}.")
+            raise UserError(f"{where}: there is no setting {shown(name)}; known: {', '.join(known)}.")
         old = known[field]
         if is_dataclass(old):
             if not isinstance(value, Mapping):
-                raise UserError(f"{where}: {name!r} must be a table.")
+                raise UserError(f"{where}: {shown(name)} must be a table.")
             changed[field] = merge(old, value, f"{where}, [{name}]")
-        elif isinstance(old, float) and type(value) is int:
-            changed[field] = float(value)
-        elif isinstance(value, str | list) and _may_be_tuple(settings, field):
-            changed[field] = tuple(value) if isinstance(value, list) else value
-        elif type(value) is type(old):
-            changed[field] = value
-        else:
-            raise UserError(f"{where}: {name} must be of type {type(old).__name__}, not {value!r}.")
+            continue
+        kind = kinds.get(field)
+        kind = kind if is_checked(kind) else type(old)
+        changed[field] = _typed(value, kind)
+        if sentence := misfit(changed[field], kind):
+            raise UserError(f"{where}: {name} {sentence}.")
     return type(settings)(**{**known, **changed})
 
 
-def _may_be_tuple(settings: Any, field: str) -> bool:
-    kind = get_type_hints(type(settings))[field]
-    return any(get_origin(part) is tuple for part in (kind, *get_args(kind)))
+def _typed(value: Any, kind: Any) -> Any:
+    """A value of TOML as one of a type, where that is another: tuples are lists there, and 1 may be 1.0."""
+    if isinstance(value, list):
+        entries = next((get_args(part) for part in (kind, *get_args(kind)) if get_origin(part) is tuple), ())
+        return tuple(_typed(x, entries[0] if entries else Any) for x in value)
+    if type(value) is int and kind is float and abs(value) <= LARGEST_FLOAT:
+        return float(value)
+    return value

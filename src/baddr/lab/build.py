@@ -8,7 +8,9 @@ from baddr.agents.needs import keeps_no_belief
 from baddr.core.agent import Agent
 from baddr.domains.catalog import entry, is_python
 from baddr.domains.domain import Domain
+from baddr.fast.backend import device_memory
 from baddr.lab.experiment import AnyExperiment
+from baddr.lab.limits import refuse_memory
 
 
 def build_domain(experiment: AnyExperiment) -> Domain:
@@ -29,7 +31,10 @@ def build(experiment: AnyExperiment, domain: Domain) -> Built:
 
 def build_agent(experiment: AnyExperiment, domain: Domain) -> Agent:
     """An agent with a belief, its prior trained (or found) and tested."""
-    life, test = build(experiment, domain).train(None)
+    built = build(experiment, domain)
+    bytes_of = lambda other: build(other, domain).life.bytes_per_run()
+    refuse_memory(experiment, bytes_of, device_memory(), 1)
+    life, test = built.train(None)
     if not isinstance(life, BayesianLife):
         raise keeps_no_belief(experiment.agent)
     if test is not None:

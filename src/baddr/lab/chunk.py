@@ -25,7 +25,10 @@ from baddr.core.particles import Particles
 from baddr.errors import UserError
 from baddr.fast.compiler import jit, options
 from baddr.files.store import Folder
-from baddr.lab.experiment import AnyExperiment, of_folder
+from baddr.files.toml import read_toml
+from baddr.lab.experiment import AnyExperiment
+from baddr.lab.spans import spans_in
+from baddr.lab.ties import Tie, check_tie
 
 START_LEVEL = 0  # of LLVM: the first beliefs are made once
 # Real steps between two looks at the clock: fewer until an episode has ended, and where steps take long, so
@@ -38,6 +41,8 @@ class Work(NamedTuple):
 
     experiment: AnyExperiment
     life: Life
+    tie: Tie = {}  # noqa: RUF012  # what every checkpoint carries
+    prior: Path | None = None  # a copy of the experiment whose beliefs are the prior
 
 
 class Program(NamedTuple):
@@ -54,7 +59,7 @@ def jitted(work: Work) -> Program:
 
 def compiled(work: Work) -> Program:
     """Compiled now: shapes will do where the agent has arrays. It runs agents of these shapes."""
-    (experiment, life), number = work, jax.ShapeDtypeStruct((), jnp.int32)
+    experiment, life, number = work.experiment, work.life, jax.ShapeDtypeStruct((), jnp.int32)
     keys = jax.eval_shape(lambda: jr.split(prng.key(0), experiment.chunk_size))
     runs = eqx.filter_eval_shape(lambda life, keys: life.start(keys), life, keys)
     advance, (_, steps) = _compile(_advance, options(*life.effort), (runs,), life, number)
@@ -112,11 +117,11 @@ class Chunk:
         if saved is not None and not _has_state(saved):
             self.runs, (self.rows, self.failures, self.trace) = None, left_by(saved)
             return
-        experiment, life = work
+        experiment, life = work.experiment, work.life
         start = jit(_start, START_LEVEL, small=True)
         runs = start(np.int32(first), experiment.seed, experiment.chunk_size, life)
         if isinstance(life, BayesianLife) and experiment.prior and saved is None:
-            runs = runs._replace(belief=_learned_beliefs(experiment, life, runs.key, first))
+            runs = runs._replace(belief=_learned_beliefs(work, life, runs.key, first))
         # A last, smaller chunk has idle places, so that all chunks share one compiled program.
         idle = np.arange(experiment.chunk_size) >= last - first
         self.runs = runs._replace(failed=jax.device_put(np.asarray(runs.failed) | idle))
@@ -140,7 +145,7 @@ class Chunk:
 
     def advance(self) -> Arrays:
         """A block of steps of every run; the episodes that ended in it."""
-        experiment, life = self.work
+        experiment, life = self.work.experiment, self.work.life
         episodes = jax.device_put(np.int32(experiment.episodes))
         failed, steps, started = np.array(self.runs.failed), [], time.monotonic()
         for _ in range(self.block if life.blocks_are_short else 1):
@@ -165,7 +170,8 @@ class Chunk:
             raw = self.runs._replace(key=jr.key_data(self.runs.key))
             state = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(raw))}
         failures = [vars(failure) for failure in self.failures]
-        note = json.dumps({"failures": failures, "trace": self.trace}).encode()
+        tie = {**self.work.tie, "runs": [self.first, self.last]}
+        note = json.dumps({"failures": failures, "trace": self.trace, "tie": tie}).encode()
         columns = {f"rows/{name}": column for name, column in self.rows.items()}
         return {**state, **columns, "note": np.frombuffer(note, np.uint8)}
 
@@ -206,8 +212,19 @@ def _rows_like(life: Life, steps: PyTree) -> Arrays:
 def left_by(saved: Arrays) -> tuple[Arrays, list[Failure], list[dict[str, Any]]]:
     """The rows, failures and trace in a checkpoint."""
     rows = {name.removeprefix("rows/"): x for name, x in saved.items() if name.startswith("rows/")}
-    note = json.loads(saved["note"].tobytes())
+    note = note_of(saved)
     return rows, [Failure(**values) for values in note["failures"]], note["trace"]
+
+
+def check_saved(work: Work, span: tuple[int, int], note: Any, what: str) -> None:
+    """Refuse a checkpoint of another experiment, or of other runs."""
+    if work.tie:
+        tie = note.get("tie") if isinstance(note, dict) else None
+        check_tie({**work.tie, "runs": list(span)}, tie, what)
+
+
+def note_of(saved: Arrays) -> Any:
+    return json.loads(saved["note"].tobytes())
 
 
 def _has_state(saved: Arrays) -> bool:
@@ -215,10 +232,16 @@ def _has_state(saved: Arrays) -> bool:
     return "state/0" in saved
 
 
-def _unpack(saved: Arrays, like: Any) -> tuple[Any, Arrays, list[Failure], list[dict[str, Any]]]:
+def _unpack(
+    saved: Arrays, like: Any, what: str = "A checkpoint"
+) -> tuple[Any, Arrays, list[Failure], list[dict[str, Any]]]:
     structure = jax.tree.structure(like)
-    leaves = [jnp.asarray(saved[f"state/{i}"]) for i in range(structure.num_leaves)]
-    runs = jax.tree.unflatten(structure, leaves)
+    raw = jax.tree.leaves(like._replace(key=jax.eval_shape(jr.key_data, like.key)))
+    states = [saved.get(f"state/{i}") for i in range(structure.num_leaves)]
+    for x, y in zip(states, raw, strict=True):
+        if x is None or x.shape != y.shape or x.dtype != y.dtype:
+            raise UserError(f"{what} has other sizes than this experiment's.")
+    runs = jax.tree.unflatten(structure, [jnp.asarray(x) for x in states])
     runs = runs._replace(key=jr.wrap_key_data(runs.key, impl=prng.IMPL))
     return runs, *left_by(saved)
 
@@ -233,20 +256,20 @@ def within(rows: Arrays, episodes: int) -> Arrays:
     return {name: column[rows["episode"] < episodes] for name, column in rows.items()}
 
 
-def _learned_beliefs(experiment: AnyExperiment, life: BayesianLife, keys: Array, first: int) -> Particles:
+def _learned_beliefs(work: Work, life: BayesianLife, keys: Array, first: int) -> Particles:
     """The model beliefs that another experiment's runs ended with, states redrawn."""
-    source = Folder(Path(experiment.prior))
-    theirs = of_folder(source)
+    source = Folder(work.prior or Path(work.experiment.prior))
+    theirs = read_toml(source.config)
     beliefs = []
-    for number, (low, high) in enumerate(source.read_manifest()["chunks"]):
+    for number, (low, high) in enumerate(spans_in(source.read_manifest().get("chunks"), source.manifest)):
         arrays = source.load(number)
         if arrays is None:
             raise UserError(f"--prior {source.path}: its chunk {number} has no checkpoint.")
-        theirs_like = keys[jnp.zeros((theirs.chunk_size,), jnp.int32)]
+        theirs_like = keys[jnp.zeros((theirs["chunk_size"],), jnp.int32)]
         like = eqx.filter_eval_shape(lambda life, keys: life.start(keys), life, theirs_like)
-        belief = _unpack(arrays, like)[0].belief
+        belief = _unpack(arrays, like, f"--prior {source.path}: chunk {number}")[0].belief
         beliefs.append(jax.tree.map(lambda x: x[: high - low], belief))  # noqa: B023
     all_beliefs = jax.tree.map(lambda *x: jnp.concatenate(x), *beliefs)
-    chosen = (first + jnp.arange(len(keys))) % theirs.runs
+    chosen = (first + jnp.arange(len(keys))) % theirs["runs"]
     belief = jax.tree.map(lambda x: x[chosen], all_beliefs)
     return jax.vmap(life.agent.next_episode)(keys, belief)

@@ -35,9 +35,11 @@ from baddr.lab.chunk import (
     Program,
     Schedule,
     Work,
+    check_saved,
     compiled,
     left_by,
     no_rows,
+    note_of,
     within,
 )
 
@@ -118,7 +120,7 @@ class Local:
         return Place(devices[0].platform, device_memory(devices[0]) // sharing, len(devices))
 
     def compute(
-        self, work: Work, spans: list[list[int]], folder: Folder, board: Board, seconds: float
+        self, work: Work, spans: Sequence[tuple[int, int]], folder: Folder, board: Board, seconds: float
     ) -> list[Left]:
         free: queue.SimpleQueue[Any] = queue.SimpleQueue()
         devices = self.devices
@@ -153,6 +155,8 @@ def _compute(
     compiler: "_Compiler",
 ) -> Left:
     saved, episodes = folder.load(number), work.experiment.episodes
+    if saved is not None:
+        check_saved(work, (first, last), note_of(saved), f"{folder.path}: the checkpoint of chunk {number}")
     with compiler.lock:
         chunk = Chunk(work, first, last, saved, compiler.program)
     board.post(number, within(chunk.rows, episodes))
@@ -245,9 +249,9 @@ class Cluster:
         """Its workers do, when they start."""
 
     def compute(
-        self, work: Work, spans: list[list[int]], folder: Folder, board: Board, seconds: float
+        self, work: Work, spans: Sequence[tuple[int, int]], folder: Folder, board: Board, seconds: float
     ) -> list[Left]:
-        self._send((_portable(work), seconds, spans))
+        self._send((_portable(work), seconds, list(spans)))
         left: dict[int, Left] = {}
         stopping = False
         while len(left) < len(spans):
@@ -294,6 +298,9 @@ class Cluster:
 def _newest(work: Work, folder: Folder, number: int, first: int, last: int) -> bytes | None:
     """A chunk's newest checkpoint; its first one where other machines could not make that themselves."""
     saved = folder.newest(number)
+    if saved is not None:
+        note = note_of(unpack(saved))
+        check_saved(work, (first, last), note, f"{folder.path}: the checkpoint of chunk {number}")
     if saved is None and work.experiment.prior:
         saved = pack(Chunk(work, first, last, None).checkpoint())
         folder.keep(number, saved)

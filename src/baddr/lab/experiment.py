@@ -9,12 +9,16 @@ from tyro.conf import arg
 
 from baddr.agents import AGENTS
 from baddr.agents.base import AgentSettings
-from baddr.agents.kinds import KINDS, agent_class, kind_of, kind_with, type_of, with_kind
+from baddr.agents.kinds import KINDS, agent_class, kind_of, kind_with, kinds_in, type_of, with_kind
 from baddr.domains.catalog import entry, short_name
 from baddr.domains.entry import Entry, Preset
 from baddr.errors import UserError, nearest
+from baddr.files.settings import misfits, refuse
 from baddr.files.store import Folder
 from baddr.files.toml import merge, read_toml, to_toml
+from baddr.lab.limits import domain_problems, refuse_rows
+from baddr.lab.sources import check_sources
+from baddr.lab.ties import settings_hash
 
 D = TypeVar("D")
 A = TypeVar("A")
@@ -68,22 +72,32 @@ class Experiment(Generic[D, A]):
         return replace(self, settings=replace(self.settings, **groups))  # type: ignore[type-var]
 
     def check(self) -> None:
+        """Refuse what cannot be run."""
+        self.check_values()
+        if self.prior:
+            from baddr.lab.prior import check_prior
+
+            check_prior(self)
+
+    def check_values(self) -> None:
+        """Refuse values that are not of their types, or out of range."""
+        refuse(misfits(replace(self, domain=None, settings=None), "--", but=("seed",)))
         settings: Any = self.settings
         has_belief = "filter" in settings.groups()
         checks = [
             (self.runs >= 1, "--runs must be at least 1"),
             (self.episodes >= 1, "--episodes must be at least 1"),
-            (0 <= self.seed < 2**32, "--seed must lie between 0 and 4294967295"),
+            (
+                type(self.seed) is int and 0 <= self.seed < 2**32,
+                "--seed must lie between 0 and 4294967295",
+            ),
             (self.chunk_size >= 0, "--chunk-size must not be negative"),
             (-1 <= self.trace < self.runs, f"--trace must name a run, 0 to {self.runs - 1}, or be -1"),
             (has_belief or self.trace < 0, f"--trace: {self.agent} has no belief to trace"),
         ]
-        wrong = [sentence for holds, sentence in checks if not holds]
-        wrong += [*settings.problems(), *self.domain.problems()]  # type: ignore[attr-defined]
-        if wrong:
-            raise UserError("; ".join(wrong) + ".")
-        if self.prior:
-            check_prior(self)
+        refuse([sentence for holds, sentence in checks if not holds])
+        refuse([*settings.problems(), *domain_problems(self.domain)])
+        refuse_rows(self.runs, self.episodes)
 
 
 AnyExperiment = Experiment[Any, Any]
@@ -107,7 +121,10 @@ def preset(
     those of the agent's groups that are not the preset's, or the names of settings that they must have.
     """
     chosen, cls = entry(name), agent_class(agent)
-    settings = chosen.settings if settings is None else settings
+    if settings is None:
+        settings = chosen.settings
+    else:  # first: a preset depends on the domain's size
+        refuse(domain_problems(settings))
     sizes = preset_of(chosen, nearest("preset", preset, PRESETS), cls, settings)
     mine = agent_of(cls, sizes)
     for group, asked in (kinds or {}).items():
@@ -145,12 +162,6 @@ def agent_of(cls: type[AgentSettings], sizes: Preset) -> AgentSettings:
 
 
 # Files.
-
-
-def kinds_in(values: Mapping[str, Any]) -> dict[str, str]:
-    """The kinds that the tables of a config file name."""
-    tables = {group: values[group] for group in KINDS if isinstance(values.get(group), Mapping)}
-    return {group: str(table["kind"]) for group, table in tables.items() if "kind" in table}
 
 
 def asked_in(values: Mapping[str, Any]) -> dict[str, Asked]:
@@ -207,16 +218,37 @@ def _plain_fields(group: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if plain(value)}
 
 
-def of_folder(folder: Folder) -> AnyExperiment:
-    """The experiment whose results a folder holds."""
+def of_folder(folder: Folder, trust: bool = False) -> AnyExperiment:
+    """The experiment whose results a folder holds. A file of the user's own is not executed before it was
+    seen to be the one that the experiment was started with, unless `trust`."""
     folder.check_existing()
-    values = read_toml(folder.config)
+    values, manifest = read_toml(folder.config), folder.read_manifest()
+    if not trust:
+        check_sources(values, manifest, folder)
+    experiment = of_values(values, folder)
+    if manifest.get("settings", settings_hash(experiment)) != settings_hash(experiment):
+        raise UserError(
+            f"{folder.config} has other settings than the experiment was started with (manifest.json has "
+            "their hash); put them back, or start another experiment."
+        )
+    return experiment
+
+
+def of_values(values: dict[str, Any], folder: Folder) -> AnyExperiment:
+    """The experiment of a config.toml."""
+    given = [values.pop("name", ""), values.get("agent", ""), values.get("preset", "")]
+    if not all(isinstance(word, str) for word in given):
+        raise UserError(f"{folder.config}: name, agent and preset must be texts.")
     try:
-        given = values.pop("name", ""), values.get("agent", ""), values.get("preset", "")
         start = preset(*given, kinds=kinds_in(values))
+        experiment = merged(start, values, str(folder.config))
+        experiment.check_values()
     except UserError as error:  # a file that was moved, for example
-        raise UserError(f"{folder.config}: {error}") from error
-    return merged(start, values, str(folder.config))
+        said = str(error)
+        raise UserError(
+            said if said.startswith(str(folder.config)) else f"{folder.config}: {said}"
+        ) from error
+    return experiment
 
 
 def extend(experiment: AnyExperiment, runs: int | None, episodes: int | None) -> AnyExperiment:
@@ -230,34 +262,6 @@ def extend(experiment: AnyExperiment, runs: int | None, episodes: int | None) ->
             "more runs can be added, or start another one with --keep-beliefs yes."
         )
     return replace(experiment, runs=runs or experiment.runs, episodes=episodes or experiment.episodes)
-
-
-def check_prior(experiment: AnyExperiment) -> None:
-    """Refuse a learned belief that does not fit this experiment."""
-    source = Folder(Path(experiment.prior))
-    theirs = of_folder(source)
-    if _shape(theirs) != _shape(experiment) or not experiment.settings.learns:
-        particles = getattr(theirs.settings.groups().get("filter"), "num_particles", "no")
-        shares = experiment.settings.shares
-        same = ", and with the same --seed and --domain settings" if shares else ""
-        seed = f" and seed {theirs.seed}" if shares else ""
-        raise UserError(
-            f"--prior {source.path}: a learned belief can be used by the same agent on the same domain with "
-            f"the same network and number of particles{same}; that was {theirs.agent} on {theirs.name} with "
-            f"{particles} particles{seed}."
-        )
-    if theirs.keep_beliefs == "no":
-        raise UserError(f"--prior {source.path}: that experiment did not keep its beliefs.")
-
-
-def _shape(experiment: AnyExperiment) -> Any:
-    """What a belief of one experiment must share with that of another to take its place."""
-    groups = experiment.settings.groups()
-    filter = groups.pop("filter", None)
-    rest = {name: group for name, group in groups.items() if name not in ("planner", "pretrain")}
-    shared = (experiment.seed, experiment.domain) if experiment.settings.shares else ()
-    particles = getattr(filter, "num_particles", type(filter))
-    return experiment.name, experiment.agent, particles, rest, shared
 
 
 def describe_agents() -> dict[str, str]:

@@ -32,7 +32,7 @@ def optimum(settings: Any, domain: Any) -> Optimum:
     return Optimum(solution.lower, solution.upper)
 
 
-def optimum_of(path: Path) -> Optimum:
+def optimum_of(path: Path, trust: bool = False) -> Optimum:
     """Of the domain that a result folder is about."""
-    experiment = of_folder(Folder(path))
+    experiment = of_folder(Folder(path), trust)
     return optimum(experiment.domain, build_domain(experiment))

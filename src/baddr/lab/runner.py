@@ -23,7 +23,7 @@ import jax
 
 from baddr import __version__
 from baddr.agents.base import Built, Test
-from baddr.agents.kinds import kind_of, own_digests
+from baddr.agents.kinds import own_digests
 from baddr.agents.life import BayesianLife, Failure, Life
 from baddr.core.agent import Agent
 from baddr.domains.domain import Domain
@@ -39,6 +39,12 @@ from baddr.lab.build import build, build_domain, seconds
 from baddr.lab.chunk import Work
 from baddr.lab.engine import Board, Cluster, Listener, Local, Place, Progress, Ray
 from baddr.lab.experiment import AnyExperiment, to_config
+from baddr.lab.limits import refuse_memory, refuse_time
+from baddr.lab.prior import copy_prior, prior_of, with_absolute_prior
+from baddr.lab.same import check_grown, check_same, check_streams
+from baddr.lab.sources import sources_of
+from baddr.lab.spans import Spans, spans_in
+from baddr.lab.ties import settings_hash, tie_of
 from baddr.prng import STREAMS
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
@@ -57,17 +63,6 @@ LOCAL = Local()
 
 class Interrupted(Exception):
     """Stopped by Ctrl-C or a termination signal; everything is checkpointed."""
-
-
-def chunks(experiment: AnyExperiment, done: list[list[int]]) -> list[list[int]]:
-    """[first, last + 1) runs of each chunk; those of `done` stay as they are."""
-    plan = list(done)
-    first = plan[-1][1] if plan else 0
-    while first < experiment.runs:
-        last = min(first + experiment.chunk_size, experiment.runs)
-        plan.append([first, last])
-        first = last
-    return plan
 
 
 def choose_chunk_size(experiment: AnyExperiment, life: Life, place: Place) -> int:
@@ -115,6 +110,10 @@ class Resolved(NamedTuple):
 def sized(experiment: AnyExperiment, domain: Domain, place: Place) -> tuple[AnyExperiment, Built]:
     """What was left open chosen to suit the place, and the agent's life; networks are shapes."""
     built = build(experiment, domain)
+    bytes_of = lambda other: build(other, domain).life.bytes_per_run() if other != experiment else each
+    each = built.life.bytes_per_run()
+    refuse_memory(experiment, bytes_of, place.memory * place.workers, experiment.chunk_size or 1)
+    refuse_time(seconds(experiment, domain.pomdp.horizon, place.platform) / place.workers, experiment.runs)
     if experiment.chunk_size == 0:
         experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, built.life, place))
     planner = experiment.settings.groups().get("planner")
@@ -131,17 +130,19 @@ def resolve(
     place: Place | None = None,
     compile: Callable[[Work], None] = lambda work: None,
     disk: int | None = None,
+    check: Callable[[AnyExperiment, Domain, Life], None] = lambda *_: None,
 ) -> Resolved:
     """Build the domain, choose what was left open to suit the place, and train (or find) the prior.
 
     `compile` is told what will be computed before the prior is trained, which may take as long. `disk` is how
-    much of it is free for a new experiment.
+    much of it is free for a new experiment. `check` may refuse what is known by then.
     """
-    experiment.check()
+    experiment.check_values()
     domain, place = build_domain(experiment), place or LOCAL.place()
     experiment, built = sized(experiment, domain, place)
     if disk is not None:
         experiment = replace(experiment, keep_beliefs=choose_keeping(experiment, built.life, place, disk))
+    check(experiment, domain, built.life)
     compile(Work(experiment, built.life))
     life, test = built.train(None if progress is None else partial(progress, "pretraining"))
     return Resolved(experiment, domain, life, test)
@@ -166,7 +167,7 @@ def estimate(experiment: AnyExperiment, engine: Local | Ray = LOCAL) -> dict[str
         place, resources = opened.place(), opened.resources
     domain = build_domain(experiment)
     experiment, built = sized(experiment, domain, place)
-    plan = chunks(experiment, [])
+    plan = Spans().grown(experiment.runs, experiment.chunk_size)
     at_a_time = experiment.chunk_size * min(place.workers, len(plan))
     kept = at_a_time if experiment.keep_beliefs == "no" else experiment.runs
     alone = seconds(experiment, domain.pomdp.horizon, place.platform)
@@ -191,6 +192,8 @@ def start(
     agent: Agent | None = None,
 ) -> list[Failure]:
     """Run a new experiment in an empty folder; with this `agent`, if one is given."""
+    experiment = with_absolute_prior(experiment)
+    experiment.check()
     with engine.opened() as opened:
         how = opened.place(), opened.compile, folder.free
         resolved = resolve(experiment, progress, *how) if agent is None else given(experiment, agent, how[0])
@@ -202,8 +205,12 @@ def start(
                 "domain": domain.name,  # with a hash of its content, where a file holds it
                 "method": life.method,  # what else random streams depend on
                 "own": own_digests(experiment.settings),  # a hash of each planner, filter and posterior
+                "sources": sources_of(experiment),  # path and hash of each file of the user's own
+                "settings": settings_hash(experiment),
                 "seeds": {"seed": experiment.seed, "runs": [0, experiment.runs], "streams": STREAMS},
-                "chunks": chunks(experiment, []),
+                "episodes": experiment.episodes,
+                "chunks": Spans().grown(experiment.runs, experiment.chunk_size).listed(),
+                "track": _tracked(listeners),
                 "started": datetime.now(UTC).isoformat(timespec="seconds"),
                 "wall_seconds": 0.0,
                 "failures": [],
@@ -211,8 +218,10 @@ def start(
                 **environment(opened),
             }
             folder.write_manifest(manifest)
+            if experiment.prior:
+                copy_prior(Folder(Path(experiment.prior)), folder.prior)
             write(folder.config, to_config(experiment))  # last: where it is, there is an experiment
-            work = Work(experiment, life)
+            work = Work(experiment, life, tie_of(manifest), prior_of(experiment, folder))
             return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
 
 
@@ -223,52 +232,34 @@ def resume(
     *,
     engine: Local | Ray = LOCAL,
     listeners: Sequence[Listener] = (),
+    trust: bool = False,
 ) -> list[Failure]:
-    """Go on with the experiment in `folder`, which `experiment` may extend."""
-    started = folder.read_manifest()
-    if started["seeds"].get("streams") != STREAMS:
-        raise UserError(
-            f"The version of baddr that started {folder.path} drew other random numbers (commit "
-            f"{started.get('commit') or 'unknown'}); resume with that one, or start another experiment."
-        )
-    with engine.opened() as opened:
-        experiment, domain, life, test = resolve(experiment, progress, opened.place(), opened.compile)
-        with folder.owned():
-            manifest = folder.read_manifest()
-            if manifest.get("domain", domain.name) != domain.name:
-                raise UserError(
-                    f"{experiment.name} has changed since the experiment in {folder.path} started."
-                )
-            check_method(manifest, life, folder)
-            check_own(manifest, experiment, folder)
-            # Wherever this is killed, the folder is not complete, and its chunks are the config's or fewer.
-            folder.write_manifest(manifest | {"status": "running"})
-            write(folder.config, to_config(experiment))
-            manifest["chunks"] = chunks(experiment, manifest["chunks"])
-            manifest["seeds"]["runs"] = [0, experiment.runs]
-            manifest |= {"status": "running", "resumed_with": environment(opened)}
-            folder.write_manifest(manifest)
-            work = Work(experiment, life)
-            return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
+    """Go on with the experiment in `folder`, which `experiment` may extend. `trust`: also with files of the
+    user's own that have changed."""
+    check_streams(folder)
+    with engine.opened() as opened, folder.owned():
+        manifest = folder.read_experiment_manifest()
+        check_grown(manifest, experiment, folder)
+        refuse = partial(check_same, manifest, folder, trust)
+        how = opened.place(), opened.compile, None, refuse
+        experiment, _, life, test = resolve(experiment, progress, *how)
+        # Wherever this is killed, the folder is not complete, and its chunks are the config's or fewer.
+        folder.write_manifest(manifest | {"status": "running"})
+        write(folder.config, to_config(experiment))
+        spans = spans_in(manifest["chunks"], folder.manifest).grown(experiment.runs, experiment.chunk_size)
+        manifest["seeds"]["runs"] = [0, experiment.runs]
+        manifest |= {"status": "running", "resumed_with": environment(opened), "chunks": spans.listed()}
+        manifest |= {"track": sorted({*manifest.get("track", []), *_tracked(listeners)})}
+        if "episodes" in manifest:
+            manifest["episodes"] = experiment.episodes
+        folder.write_manifest(manifest)
+        work = Work(experiment, life, tie_of(manifest), prior_of(experiment, folder))
+        return _run(work, test, folder, manifest, opened, Board(*_size(experiment), progress, listeners))
 
 
-def check_method(manifest: dict[str, Any], life: Life, folder: Folder) -> None:
-    """Refuse to resume with another search, which would draw other random numbers."""
-    before = manifest.get("method", life.method)
-    if before != life.method:
-        raise UserError(
-            f"The experiment in {folder.path} was started with {before} and would be resumed with "
-            f"{life.method}: its runs would not be those of an uninterrupted one. Start another experiment."
-        )
-
-
-def check_own(manifest: dict[str, Any], experiment: AnyExperiment, folder: Folder) -> None:
-    """Refuse to resume with a posterior, filter or planner of the user's own whose file has changed."""
-    now = own_digests(experiment.settings)
-    for group, digest in manifest.get("own", now).items():
-        if now.get(group) != digest:
-            kind = kind_of(group, experiment.settings.groups().get(group))
-            raise UserError(f"{kind} has changed since the experiment in {folder.path} started.")
+def _tracked(listeners: Sequence[Listener]) -> list[str]:
+    """The trackers among them: a resume keeps them, also where no episode had ended before."""
+    return sorted({name for x in listeners if (name := getattr(x, "name", None))})
 
 
 def _size(experiment: AnyExperiment) -> tuple[int, int]:
@@ -307,7 +298,8 @@ def _run(
     rows = RowLog(folder.rows, folder.episodes)
     board.listeners = (rows, *board.listeners)
     with _stop_on_signals(board.stop), _measured(test, board) as measured, closing(rows):
-        left = engine.compute(work, manifest["chunks"], folder, board, float(SECONDS_BETWEEN_CHECKPOINTS))
+        spans = spans_in(manifest["chunks"], folder.manifest)
+        left = engine.compute(work, spans, folder, board, float(SECONDS_BETWEEN_CHECKPOINTS))
     manifest["wall_seconds"] += round(time.monotonic() - started, 3)
     failures = [failure for chunk in left for failure in chunk.failures]
     write_table(folder.episodes, joined([chunk.rows for chunk in left]))

@@ -10,6 +10,7 @@ from baddr.errors import UserError
 from baddr.files.store import Folder
 from baddr.files.tables import Arrays
 from baddr.lab.experiment import AnyExperiment, extend, of_folder
+from baddr.lab.prior import with_absolute_prior
 from baddr.lab.statistics import Estimate
 
 Combination = dict[str, str]  # settings as flags name them, and a value of each as a flag gives it
@@ -107,7 +108,7 @@ def compute(part: Part, progress: Any) -> list[Any]:
 
 def _grown(part: Part) -> AnyExperiment:
     """The experiment that the folder holds, with as many runs and episodes as are asked for now."""
-    kept, asked = of_folder(part.folder), part.experiment
+    kept, asked = of_folder(part.folder), with_absolute_prior(part.experiment)
     names = ("runs", "episodes", "chunk_size", "keep_beliefs")
     chosen = {name: getattr(kept, name) for name in names}
     asked = replace(asked, **chosen)

@@ -23,6 +23,7 @@ from baddr.files.store import Folder
 from baddr.files.tables import Arrays
 from baddr.files.writing import Log
 from baddr.lab.columns import numbers
+from baddr.lab.spans import spans_in
 
 JSONL, TENSORBOARD = "metrics.jsonl", "tensorboard"
 
@@ -32,19 +33,27 @@ def trackers(names: Sequence[str], folder: Folder) -> Iterator[list["JsonLines |
     """The trackers of these names ("jsonl", "tensorboard"), and those that the folder has already."""
     with ExitStack() as stack:
         chosen: list[JsonLines | Events] = []
+        asked, names = names, [*names, *_before(folder)]
         if "jsonl" in names or (folder.path / JSONL).exists():
             chosen.append(JsonLines(folder))
-        if _can_write_events("tensorboard" in names, folder):
+        if _can_write_events("tensorboard" in asked, "tensorboard" in names, folder):
             chosen.append(Events(folder))
         for tracker in chosen:
             stack.callback(tracker.close)
         yield chosen
 
 
-def _can_write_events(asked: bool, folder: Folder) -> bool:
+def _before(folder: Folder) -> list[str]:
+    """The trackers that the experiment in a folder was started with."""
+    if not folder.config.exists() or not folder.manifest.exists():
+        return []
+    return [name for name in folder.read_manifest().get("track", []) if isinstance(name, str)]
+
+
+def _can_write_events(asked: bool, wanted: bool, folder: Folder) -> bool:
     """Where they are asked for, or the folder has some; without TensorBoard the latter wait for a resume that
     has it."""
-    if not asked and not (folder.path / TENSORBOARD).exists():
+    if not wanted and not (folder.path / TENSORBOARD).exists():
         return False
     if importlib.util.find_spec("tensorboard") is not None:
         return True
@@ -56,6 +65,8 @@ def _can_write_events(asked: bool, folder: Folder) -> bool:
 
 class JsonLines:
     """metrics.jsonl: a line per run and episode, with all columns of episodes.parquet, as they come."""
+
+    name = "jsonl"
 
     def __init__(self, folder: Folder):
         self.log = Log(folder.path / JSONL)
@@ -102,14 +113,16 @@ class Events:
     of its runs has failed.
     """
 
+    name = "tensorboard"
+
     def __init__(self, folder: Folder):
         self.folder = folder
         self.curves: list[_Curve] = []
 
     def __call__(self, rows: Arrays) -> None:
         if not self.curves:
-            spans = self.folder.read_manifest()["chunks"]
-            spans = dict.fromkeys([*map(tuple, spans), (0, spans[-1][1])])
+            spans = spans_in(self.folder.read_manifest().get("chunks"), self.folder.manifest)
+            spans = dict.fromkeys([*spans, (0, spans.runs)])
             self.curves = [_Curve(self.folder.path / TENSORBOARD, *span) for span in spans]
         for curve in self.curves:
             curve.add(rows)

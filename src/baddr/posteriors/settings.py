@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from baddr.core.checks import wrong
 
+MOST_LAYERS = 128  # every one is a part of each program
 Inputs = Literal["raw", "scaled", "onehot"]
 
 
@@ -36,6 +37,10 @@ class Network:
         return wrong(
             (self.hidden >= 1, "network.hidden must be at least 1"),
             (self.layers >= 2, "network.layers must be at least 2: a hidden one and the output"),
+            (
+                self.layers <= MOST_LAYERS,
+                f"network.layers must be at most {MOST_LAYERS}: deeper ones take hours to compile",
+            ),
             (0 <= self.dropout < 1, "network.dropout must be at least 0 and below 1"),
             (self.learning_rate >= 0, "network.learning-rate must not be negative"),
         )

@@ -10,6 +10,8 @@ from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import LatentSettings, Network, Pretrain
 
+LARGEST_SIZE = 1289  # its n^3 states are numbered with 32 bits
+
 
 @dataclass(frozen=True)
 class CollisionAvoidanceSettings:
@@ -41,6 +43,7 @@ class CollisionAvoidanceSettings:
     def problems(self) -> list[str]:
         return wrong(
             (self.size >= 3 and self.size % 2 == 1, "domain.size must be an odd number, at least 3"),
+            (self.size <= LARGEST_SIZE, f"domain.size must be at most {LARGEST_SIZE}"),
             (
                 min(self.down, self.up) >= 0 and self.down + self.up <= 1,
                 "domain.down and domain.up must not be negative and add up to at most 1",

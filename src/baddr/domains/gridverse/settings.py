@@ -11,6 +11,8 @@ from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
 
+LARGEST_SIZE = 1000  # it has 4 n^2 states, and observes 3 n features
+
 
 @dataclass(frozen=True)
 class GridverseSettings:
@@ -35,7 +37,12 @@ class GridverseSettings:
     def problems(self) -> list[str]:
         return wrong(
             (self.size >= 3, "domain.size must be at least 3: a cell and its walls"),
+            (self.size <= LARGEST_SIZE, f"domain.size must be at most {LARGEST_SIZE}"),
             (self.forward_length >= 1, "domain.forward-length must be at least 1"),
+            (
+                self.forward_length <= LARGEST_SIZE,
+                f"domain.forward-length must be at most {LARGEST_SIZE}: there are walls before",
+            ),
             (self.certainty > 0, "domain.certainty must be positive"),
             (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
             (self.horizon >= 1, "domain.horizon must be at least 1"),

@@ -10,6 +10,8 @@ from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import LatentSettings, Network, Pretrain
 
+MOST_LANES = 64  # each is a feature of the state, and a part of every program
+
 
 @dataclass(frozen=True)
 class RoadRacingSettings:
@@ -30,7 +32,7 @@ class RoadRacingSettings:
 
     def problems(self) -> list[str]:
         return wrong(
-            (self.lanes >= 1, "domain.lanes must be at least 1"),
+            (1 <= self.lanes <= MOST_LANES, f"domain.lanes must lie between 1 and {MOST_LANES}"),
             (self.certainty > 0, "domain.certainty must be positive"),
             (self.prior_total > 0, "domain.prior-total must be positive"),
             (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),

@@ -1,0 +1,101 @@
+"""Sizes that cannot fit are refused before any work, with the figure and with what would fit."""
+
+import time
+from dataclasses import fields, replace
+
+import pytest
+
+from baddr.cli import main
+from baddr.domains.catalog import DOMAINS, entry
+from baddr.errors import UserError
+from baddr.files import machine
+from baddr.lab import limits
+from baddr.lab.experiment import preset
+from baddr.lab.limits import domain_problems, refuse_memory, refuse_rows, refuse_time
+
+SIZES = [
+    (name, f.name)
+    for name in DOMAINS
+    for f in fields(entry(name).settings)
+    if f.type in (int, "int") and f.name not in limits.NO_SIZES
+]
+
+
+@pytest.mark.parametrize(("name", "field"), SIZES)
+def test_no_size_of_a_domain_is_boundless(name, field):
+    for value in (10**6, 10**9):
+        assert domain_problems(replace(entry(name).settings, **{field: value})), value
+
+
+# By the arithmetic of the machine that it runs on: none of these needs JAX.
+TOO_LARGE = [
+    (("tiger", "--runs", 10**20), "--runs must be at most 2147483647"),
+    (("tiger", "--runs", 10**9), "runs fit"),
+    (("tiger", "--episodes", 10**10), "--episodes must be at most"),
+    (("tiger", "--episodes", 10**9), "episodes fit"),
+    (("tiger", "--chunk-size", 10**20), "--chunk-size must be at most"),
+    (("tiger", "--network.layers", 10**6), "network.layers must be at most 128"),
+    (("road-racing", "--domain.lanes", 10**6), "domain.lanes must lie between 1 and 64"),
+    (("tiger", "--domain.horizon", 2**31), "domain.horizon must be at most 2147483647"),
+    (("tiger", "--planner.depth", 10**10, "--planner.kind", "po-uct"), "planner.depth must be at most"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), TOO_LARGE, ids=lambda x: str(x)[:60])
+def test_what_cannot_fit_is_refused_before_any_work(arguments, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(machine, "memory", lambda: 64 << 30)
+    monkeypatch.chdir(tmp_path)
+    started = time.process_time()
+    with pytest.raises(SystemExit) as exit:
+        main(["run", *map(str, arguments)])
+    error = capsys.readouterr().err
+    assert exit.value.code == 2 and sentence in error, error
+    assert error.count("\n") <= 2 and len(error) < 500 and time.process_time() - started < 20
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--planner.num-simulations", 10**9), r"num-simulations (must be at most|[\d,]+ would fit)"),
+        (("--filter.num-particles", 10**9), r"--filter.num-particles [\d,]+ would fit"),
+        (("--chunk-size", 10**9), r"--chunk-size [\d,]+ fits"),
+    ],
+)
+def test_what_cannot_fit_the_memory_is_refused(flags, sentence, tmp_path, monkeypatch, capsys):
+    """From shapes alone: nothing is allocated."""
+    import re
+
+    monkeypatch.setattr(machine, "memory", lambda: 64 << 30)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit:
+        main(["run", "tiger", "--agent", "ba-pomcp", "--planner.kind", "po-uct", *map(str, flags)])
+    error = capsys.readouterr().err
+    assert exit.value.code == 2 and re.search(sentence, error), error
+    assert error.count("\n") <= 2 and not list(tmp_path.iterdir())
+
+
+def test_what_would_fit_does(monkeypatch):
+    """The setting that makes a run large is found, and the value that is named fits; twice as much and a bit
+    would not, four times as much never."""
+    experiment = preset("tiger", "pomcp", kinds={"planner": "po-uct"})
+    settings = experiment.settings
+    large = experiment.changed(filter=replace(settings.filter, num_particles=10**7))
+    bytes_of = lambda e: 1000 * e.settings.filter.num_particles + e.settings.planner.num_simulations
+    with pytest.raises(UserError, match=r"--filter.num-particles 524,288 would fit, not 10,000,000"):
+        refuse_memory(large, bytes_of, 10**9, 1)
+    with pytest.raises(UserError, match=r"--chunk-size 9 fits"):
+        refuse_memory(experiment, lambda e: 10**8, 10**9 - 1, 10)
+    refuse_memory(experiment, lambda e: 10**8, 10**9, 10)
+
+
+def test_rows_and_time(monkeypatch):
+    monkeypatch.setattr(machine, "memory", lambda: 8000 * limits.BYTES_PER_ROW)
+    refuse_rows(80, 100)
+    with pytest.raises(UserError, match="at most 80 runs fit"):
+        refuse_rows(81, 100)
+    with pytest.raises(UserError, match="at most 4,000 episodes fit"):
+        refuse_rows(2, 10_000)
+    refuse_time(limits.LONGEST, 10)
+    with pytest.raises(UserError, match="about 1,000 years; 100 of the 1,000 runs would end within 100"):
+        refuse_time(10 * limits.LONGEST, 1000)
