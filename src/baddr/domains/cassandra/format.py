@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float64
 from scipy.sparse import csr_array
 
 from baddr.domains.cassandra.header import Header, preamble
+from baddr.domains.cassandra.pomdpx import read_pomdpx, read_pomdpx_header
 from baddr.domains.cassandra.tables import Rewards, SparseTables, model_of
 from baddr.domains.cassandra.tokens import PREAMBLE, RESERVED, Entry, entries, read_text
 from baddr.errors import UserError
@@ -58,19 +59,27 @@ class Model(Header):
 
 
 def read(path: str | Path) -> Model | SparseTables:
-    """The model in a .pomdp file; as sparse tables where others would be too large."""
+    """The model in a .pomdp or .pomdpx file; as sparse tables where others would be too large."""
     model = read_sparse(path)
     A, S, Z = model.sizes
     return model if max(A * S * S, A * S * Z) > LARGEST_TABLE else dense(model)
 
 
 def read_sparse(path: str | Path) -> SparseTables:
-    """The model in a .pomdp file, as sparse tables."""
+    """The model in a .pomdp or .pomdpx file, as sparse tables."""
+    if is_pomdpx(path):
+        return read_pomdpx(path)
     return parse_sparse(read_text(Path(path)), str(path))
 
 
+def is_pomdpx(path: str | Path) -> bool:
+    return str(path).lower().endswith(".pomdpx")
+
+
 def read_header(path: str | Path) -> Header:
-    """The names and the discount of a .pomdp file; its tables are not looked at."""
+    """The names and the discount of a file; its tables are not looked at."""
+    if is_pomdpx(path):
+        return read_pomdpx_header(path)
     found = entries(read_text(Path(path)), str(path))
     return preamble(_until_tables(found), str(path)).header
 

@@ -4,8 +4,8 @@ A rule gives one value to all places that it fits: each of its indices is a numb
 rules there are, only the last of equal ones counts, and a table is never made larger than what it holds.
 """
 
-import itertools
 from array import array
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ MOST_ROWS, MOST_LAYERS = 2**22, 2**12  # rows of a table, and actions
 
 Ints = Int[np.ndarray, "..."]
 Reals = Float64[np.ndarray, "..."]
+Kept = tuple[array, array, array]
 
 
 class TooLarge(Exception):
@@ -30,8 +31,8 @@ class Rules:
 
     def __init__(self, sizes: tuple[int, ...]):
         self.sizes, self.time = sizes, 0
-        kinds = itertools.product((False, True), repeat=len(sizes))  # which indices are EVERY
-        self.kept = {every: (array("q"), array("q"), array("d")) for every in kinds}  # place, time, value
+        # By which indices are EVERY: place, time, value
+        self.kept = defaultdict[tuple[bool, ...], Kept](lambda: (array("q"), array("q"), array("d")))
         self.plain = self.kept[(False,) * len(sizes)]
 
     def add(self, index: tuple[int, ...], value: float) -> None:
@@ -57,14 +58,18 @@ class Rules:
         """Values for all of the last indices: what is 0 is so for all of them, and then come the others."""
         missing = len(self.sizes) - len(index)
         self.add((*index, *[EVERY] * missing), 0.0)
+        self.add_many((*index, *np.nonzero(block)), block[np.nonzero(block)])
+
+    def add_many(self, index: tuple[int | Ints, ...], values: Reals) -> None:
+        """Rules at the same time; each index is one for all of them, or one for each."""
         self.time += 1
-        where = np.nonzero(block)
-        given = [np.full(len(where[0]), max(i, 0)) for i in index]
-        place = np.ravel_multi_index((*given, *where), self.sizes)
-        places, times, values = self.kept[(*(i == EVERY for i in index), *[False] * missing)]
+        given = [np.broadcast_to(np.maximum(i, 0), values.shape) for i in index]
+        place = np.ravel_multi_index(given, self.sizes)
+        every = tuple(isinstance(i, int) and i == EVERY for i in index)
+        places, times, found = self.kept[every]
         places.frombytes(np.ascontiguousarray(place, np.int64).tobytes())
         times.frombytes(np.full(len(place), self.time, np.int64).tobytes())
-        values.frombytes(np.ascontiguousarray(block[where], np.float64).tobytes())
+        found.frombytes(np.ascontiguousarray(values, np.float64).tobytes())
 
     def latest(self) -> dict[tuple[bool, ...], "Latest"]:
         """By which indices are EVERY: the last rule of each place."""
@@ -173,3 +178,38 @@ def section(rules: Latest, first: int, end: int) -> Latest:
     i, j = np.searchsorted(rules.place, [first, end])
     mine = rules.at(slice(i, j))
     return mine._replace(place=mine.place - first)
+
+
+# --- tables of any number of indices -----------------------------------------------------------------
+
+
+def entries(table: Rules) -> tuple[Ints, Reals]:
+    """The places of a table that hold something other than 0, in order, and what they hold."""
+    latest, parts, total = table.latest(), [], 0
+    for every, kept in latest.items():
+        some = kept.at(kept.value != 0)
+        spread = int(np.prod([n for n, each in zip(table.sizes, every, strict=True) if each]))
+        total += len(some.place) * spread
+        if total > MOST_PLACES:
+            raise TooLarge
+        parts.append(_spread(some.place, every, table.sizes))
+    place = np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+    time, value = np.full(len(place), NEVER, np.int64), np.zeros(len(place))
+    index = np.unravel_index(place, table.sizes)
+    for every, kept in latest.items():
+        fixed = [i * (not each) for i, each in zip(index, every, strict=True)]
+        key = np.ravel_multi_index(fixed, table.sizes)
+        i = np.minimum(np.searchsorted(kept.place, key), len(kept.place) - 1)
+        later = (kept.place[i] == key) & (kept.time[i] > time)
+        time, value = np.where(later, kept.time[i], time), np.where(later, kept.value[i], value)
+    return place[value != 0], value[value != 0]
+
+
+def _spread(place: Ints, every: tuple[bool, ...], sizes: tuple[int, ...]) -> Ints:
+    """The places that rules fit."""
+    stride = 1
+    for n, each in zip(reversed(sizes), reversed(every), strict=True):
+        if each:
+            place = (place[:, None] + stride * np.arange(n)[None]).ravel()
+        stride *= n
+    return place

@@ -44,6 +44,11 @@ class Rewards:
             R[a, entries.row, entries.col] = entries.data
         return R
 
+    def range(self) -> tuple[float, float]:
+        """The least and the largest."""
+        found = [self.rows.ravel(), *(other.data for other in self.others)]
+        return min(float(x.min()) for x in found if len(x)), max(float(x.max()) for x in found if len(x))
+
     def expected(self, T: tuple[Sparse, ...]) -> Float64[np.ndarray, "A S"]:
         """R(s, a) = sum_s' p(s' | s, a) R(s, a, s')."""
         total = np.stack([T[a].sum(axis=1) * row for a, row in enumerate(self.rows)])
@@ -98,10 +103,7 @@ class _Tables:
         self.start = start_of(found.start, self.numbers["state"])
         self.ends = np.zeros(S, bool)
         self.rules = {"T": Rules((A, S, S)), "O": Rules((A, S, Z)), "R": Rules((A, S, S, Z))}
-        self.places = {
-            key: (*(self.numbers[kind].of for kind in kinds), self.rules[key].sizes)
-            for key, kinds in TABLES.items()
-        }
+        self.places = {key: tuple(self.numbers[kind].of for kind in kinds) for key, kinds in TABLES.items()}
         self.lines: dict[str, list[tuple[int, int]]] = {"T": [], "O": []}  # the time of an entry, its line
 
     def add(self, entry: Entry) -> None:
@@ -114,7 +116,9 @@ class _Tables:
             raise entry.key.error(f"{key!r} must come before the first T, O or R")
         if key != "R":
             self.lines[key].append((self.rules[key].time + 1, entry.lines[0]))
-        words = entry.words if entry.words[-2:-1] != [":"] else [*entry.words[:-2], entry.words[-1]]
+        words = entry.words
+        if len(words) == PLAIN[key] + 1 and words[-2] == ":":
+            words = [*words[:-2], words[-1]]
         if len(words) == PLAIN[key] and self.add_plain(key, words):
             return
         index = self.index(entry)
@@ -124,23 +128,22 @@ class _Tables:
 
     def add_plain(self, key: str, words: list[str]) -> bool:
         """An entry of one number, all of whose indices are given. False where it is something else."""
-        *numbers, sizes = self.places[key]
-        table, place, index = self.rules[key], 0, []
+        _, S, n, *Z = self.rules[key].sizes
+        of_a, of_s, of_n, *of_o = self.places[key]
         try:
-            for i, (of, size) in enumerate(zip(numbers, sizes, strict=True)):
-                index.append(of[words[2 + 2 * i]])
-                if words[1 + 2 * i] != ":":
-                    return False
-                place = place * size + index[-1]
-            value = float(words[-1])
+            a, s, other, value = of_a[words[2]], of_s[words[4]], of_n[words[6]], float(words[-1])
+            o = of_o[0][words[8]] if of_o else 0
         except (KeyError, ValueError):
             return False
-        if not (0 <= value <= 1 or (key == "R" and abs(value) < np.inf)) or "_" in words[-1]:
+        if not (words[1] == words[3] == words[5] == ":" == (words[7] if of_o else ":")):
             return False
-        if EVERY in index:
-            table.add(tuple(index), value)
+        if not (0 <= value <= 1 or (of_o and abs(value) < np.inf)) or "_" in words[-1]:
+            return False
+        if min(a, s, other, o) < 0:
+            self.rules[key].add((a, s, other, o) if of_o else (a, s, other), value)
         else:
-            table.add_at(place, value)
+            place = (a * S + s) * n + other
+            self.rules[key].add_at(place * Z[0] + o if of_o else place, value)
         return True
 
     def index(self, entry: Entry) -> list[int]:

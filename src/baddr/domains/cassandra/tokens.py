@@ -30,11 +30,13 @@ RESERVED = {*KEYS, "include", "exclude", "uniform", "identity", "reset", "reward
 TOKEN = re.compile(r"[:*]|[+-]\s*(?=[0-9.])[^\s:*]*|[^\s:*]+")  # a sign may stand apart from its number
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 INTEGER = re.compile(r"[0-9]{1,9}")
+BLANK = re.compile(r"\s")
 NUMERIC = frozenset("0123456789.eE+-")
 
 MOST_BYTES = 2**28  # of a file
-MOST_WORDS = 2**24
-MOST_ENTRIES = 2**21
+MOST_WORDS = 5 * 2**20
+MOST_IN_PREAMBLE = 2**17  # words of one of its entries
+MOST_ENTRIES = 2**20
 LONGEST_WORD = 256  # characters
 LONG_LINE = 2**16  # characters: read in parts
 AT_ONCE = 2**12  # words of a long line
@@ -161,6 +163,8 @@ def entries(text: str, source: str) -> Iterator[Entry]:
                     raise Token(part[0], line, source).error(f"there are more than {MOST_ENTRIES:,} entries")
             elif entry is not None:
                 entry.extend(part, line)
+                if len(entry.words) > MOST_IN_PREAMBLE and entry.words[0] not in TABLES:
+                    raise entry.key.error(f"{entry.words[0]!r} has more than {MOST_IN_PREAMBLE:,} words")
             else:
                 known = f"a key word ({', '.join(PREAMBLE)}){hint(part[0], PREAMBLE)}"
                 raise Token(part[0], line, source).expected(known)
@@ -211,6 +215,8 @@ def _words_of(text: str, first: int, end: int) -> Iterator[list[str]]:
 
 def _joined(words: list[str]) -> list[str]:
     """Without blanks between a sign and its number."""
+    if not BLANK.search("".join(words)):
+        return words
     return ["".join(word.split()) if word[0] in "+-" else word for word in words]
 
 
