@@ -38,7 +38,7 @@ from baddr.domains.check import some_posterior
 from baddr.domains.domain import Domain
 from baddr.domains.probabilities import STEPS, TOLERANCE, WALKERS, probabilities_of, walk
 from baddr.domains.shapes import SEED, Problems, differ, short, undetermined
-from baddr.posteriors import Dirichlet
+from baddr.posteriors import Counts, Dirichlet
 
 RUNS, NUM_PARTICLES = 4, 64  # that a planner is shown
 SEEDS = 16  # of beliefs that are compared with the exact one
@@ -166,7 +166,7 @@ def criterion_gap(posterior: Posterior, domain: Domain) -> tuple[float, int] | N
     keys = NUM_KEYS if _is_random(posterior) else 1
     each = lambda depth: shape[0] * math.prod(shape) ** depth * keys
     depths = [depth for depth in (2, 1) if each(depth) <= MOST_HISTORIES]
-    if domain.counts is None or not depths:
+    if not isinstance(domain.counts, Counts) or not depths:
         return None
     bayes = exact.DirichletTables(np.asarray(domain.counts.T), np.asarray(domain.counts.O))
     ours = exact.Tabulated(posterior, pomdp, keys)

@@ -31,13 +31,13 @@ DOMAINS: dict[str, Entry] = {name: entry for folder in FOLDERS for name, entry i
 
 
 def entry(name: str) -> Entry:
-    """The domain that a name stands for: a known one, FILE.pomdp, or FILE.py:FUNCTION.
+    """The domain that a name stands for: a known one, FILE.pomdp, FILE.pomdpx, or FILE.py:FUNCTION.
 
     A file is remembered by its absolute path, so that its results can be resumed from anywhere.
     """
     if name == "cassandra":
         return load("baddr.domains.cassandra")[name]
-    if name.lower().endswith(".pomdp"):
+    if name.lower().endswith((".pomdp", ".pomdpx")):
         return _cassandra(name)
     if is_python(name):
         from baddr.domains.own import own_entry
@@ -45,7 +45,8 @@ def entry(name: str) -> Entry:
         return own_entry(name)
     if name not in DOMAINS and ("/" in name or Path(name).exists()):
         raise UserError(
-            f"{name!r} is no domain; a file is FILE.pomdp, or FILE.py:FUNCTION that returns a Domain."
+            f"{name!r} is no domain; a file is FILE.pomdp, FILE.pomdpx, or FILE.py:FUNCTION that returns "
+            "a Domain."
         )
     return DOMAINS[nearest("domain", name, DOMAINS)]
 

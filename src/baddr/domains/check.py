@@ -33,7 +33,7 @@ from baddr.domains.shapes import (
     zeros,
 )
 from baddr.errors import UserError
-from baddr.posteriors import Architecture, Dirichlet, Dropout, Factored, Partial, Posterior
+from baddr.posteriors import Architecture, Counts, Dirichlet, Dropout, Factored, Partial, Posterior
 from baddr.posteriors.dropout import initial_weights
 from baddr.posteriors.settings import Network
 
@@ -127,7 +127,7 @@ def _prior_shapes(domain: Domain) -> Problems:
     """the prior's other members: counts, graphs, is_legal, learned"""
     pomdp, s = domain.pomdp, zeros(domain.pomdp)[0]
     S, A, Z = pomdp.num_states, pomdp.num_actions, pomdp.num_observations
-    if domain.counts is not None:
+    if isinstance(domain.counts, Counts):
         for name, shape in (("T", (S, A, S)), ("O", (A, S, Z))):
             kind = Kind("S, A, S" if name == "T" else "A, S, Z", shape, jnp.floating)
             sentence = kind.problem(f"counts.{name}", getattr(domain.counts, name, None))
@@ -239,7 +239,7 @@ def _simulator_probabilities(domain: Domain) -> Problems:
 
 def _rows(domain: Domain) -> Problems:
     """counts: none is negative, and every row has a positive sum"""
-    for name in "TO" if domain.counts is not None else "":
+    for name in "TO" if isinstance(domain.counts, Counts) else "":
         table = np.asarray(getattr(domain.counts, name))
         if not np.all(np.isfinite(table)) or np.any(table < 0):
             yield f"counts.{name} must be finite and not negative"

@@ -13,6 +13,7 @@ from baddr.domains.entry import Names, Preset
 from baddr.domains.render import Renderer
 from baddr.files.settings import problems, refuse
 from baddr.posteriors import Counts, Graph, Posterior
+from baddr.posteriors.sparse_dirichlet import SparseCounts
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -27,7 +28,7 @@ class Domain:
     pomdp: POMDP
     sample_simulator: Callable[[Key[Array, ""]], Dynamics] | None = None  # M ~ the simulators' distribution
     expected_simulator: Dynamics | None = None  # its expected model
-    counts: Counts | None = None  # the tabular prior, where a table fits
+    counts: Counts | SparseCounts | None = None  # the tabular prior, where a table fits
     graphs: Mapping[str, Graph] = field(default_factory=dict)  # the factored priors; the first is the default
     is_legal: Callable[[State], Bool[Array, ""]] | None = None  # the states to train networks on; None: all
     learned: str = "TO"  # the halves of D that networks learn; the other one is given

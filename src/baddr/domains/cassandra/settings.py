@@ -49,15 +49,16 @@ def names(settings: CassandraSettings) -> Names:
 
 def presets(settings: CassandraSettings) -> dict[str, Preset]:
     """Explores by the range of the file's returns."""
-    from baddr.domains.cassandra.format import read
+    from baddr.domains.cassandra.format import read_sparse
 
     if not settings.path:
         return file_presets(1.0, 1)
     with warnings.catch_warnings(action="ignore"):  # what it warns of is said when the domain is made
-        model = read(settings.path)
+        model = read_sparse(settings.path)
     discount = model.discount if settings.discount < 0 else settings.discount
     depth = min(FILE_DEPTH, settings.horizon)
-    u = returns_range(float(model.R.max() - model.R.min()), discount, depth)
+    low, high = model.R.range()
+    u = returns_range(high - low, discount, depth)
     return file_presets(u, len(model.states))
 
 

@@ -1,12 +1,19 @@
-"""A .pomdp file as sparse tables, in the file's own float64. Needs no JAX."""
+"""A file as the solver's sparse tables, in the file's own float64. Needs no JAX."""
 
-from baddr.domains.cassandra.format import read
+import numpy as np
+from scipy.sparse import csr_array, diags_array
+
+from baddr.domains.cassandra.format import read_sparse
 from baddr.domains.cassandra.settings import CassandraSettings
-from baddr.solve.model import SparseModel, from_tables
+from baddr.solve.model import SparseModel
 
 
 def file_model(settings: CassandraSettings) -> SparseModel:
-    """The model, with the discount of the settings where they have one."""
-    model = read(settings.path)
+    """The model, with the discount of the settings where they have one. Nothing is earned after an end."""
+    model = read_sparse(settings.path)
     discount = model.discount if settings.discount < 0 else settings.discount
-    return from_tables(model.T, model.O, model.R, model.start, discount)
+    R, T = model.R.expected(model.T), model.T
+    if model.ends is not None:
+        on = diags_array((~model.ends).astype(float))
+        T, R = tuple(csr_array(on @ table @ on) for table in T), np.where(model.ends, 0.0, R)
+    return SparseModel(T, model.O, R, model.start / model.start.sum(), float(discount))
