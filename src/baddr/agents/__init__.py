@@ -6,6 +6,7 @@ AGENTS = {
     "ba-pomcp": "baddr.agents.ba_pomcp:BaPomcp",
     "fba-pomcp": "baddr.agents.fba_pomcp:FbaPomcp",
     "pomcp": "baddr.agents.pomcp:Pomcp",
+    "prior-only": "baddr.agents.prior_only:PriorOnly",
     "optimal": "baddr.agents.optimal:Optimal",
     "dpfrl": "baddr.agents.dpfrl:Dpfrl",
     "a2c": "baddr.agents.a2c:A2c",

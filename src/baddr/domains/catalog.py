@@ -20,6 +20,7 @@ FOLDERS = (
     "baddr.domains.sysadmin",
     "baddr.domains.rock_sample",
     "baddr.domains.tag",
+    "baddr.domains.t_maze",
 )
 
 

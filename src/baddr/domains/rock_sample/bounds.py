@@ -1,7 +1,7 @@
 """Bounds on RockSample's values that hold whatever the sensor is like.
 
 From above: of one who sees which rocks are good. From below: of tours that are chosen now and never look at
-the sensor again (go to one, two or three rocks in turn, sample each, leave), of which a belief takes the best.
+the sensor again (go to a few rocks in turn, sample each, leave), of which a belief takes the best.
 """
 
 from itertools import combinations, permutations
@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from baddr.core.pomdp import all_vectors
 from baddr.domains.rock_sample.settings import Cell
 
-NEVER = 1_000_000  # the step at which a rock is sampled that is on no tour
+NEVER = 100_000  # the step at which a rock is sampled that is on no tour
 EXIT, GOOD, BAD = 10.0, 10.0, -10.0
 LARGEST_TOUR = {4: 4, 8: 2}  # rocks of a tour, by the most rocks of a map; 2 on larger ones
 
@@ -47,13 +48,14 @@ def best_values(size: int, rocks: tuple[Cell, ...], discount: float) -> Float[np
 
 
 class Tours(NamedTuple):
-    """Of every cell and tour: when each rock is sampled, and when the rover leaves."""
+    """Of every cell and tour: when the rover leaves, and what it earns, by the good rocks."""
 
-    sampled: Int[np.ndarray, "cells tours rocks"]
     left: Int[np.ndarray, "cells tours"]
+    value: Float[np.ndarray, "cells sets tours"]
+    least: float  # that any of them can earn, cut short or not
 
 
-def tours(size: int, rocks: tuple[Cell, ...]) -> Tours:
+def tours(size: int, rocks: tuple[Cell, ...], discount: float) -> Tours:
     """For each small set of rocks, the order in which the rover has left soonest."""
     k = len(rocks)
     most = next((n for few, n in LARGEST_TOUR.items() if k <= few), 2)
@@ -61,7 +63,10 @@ def tours(size: int, rocks: tuple[Cell, ...]) -> Tours:
     cells = [(x, y) for x in range(size) for y in range(size)]
     found = [[min(_orders(cell, chosen, size, rocks)) for chosen in sets] for cell in cells]
     left = np.array([[end for end, _ in row] for row in found], np.int32)
-    return Tours(np.array([[when for _, when in row] for row in found], np.int32), left)
+    sampled = np.array([[when for _, when in row] for row in found])
+    earned = np.where(all_vectors((2,) * k) == 1, GOOD, BAD)  # of each rock, by set
+    value = np.einsum("ctk,sk->cst", np.where(sampled < NEVER, discount**sampled, 0.0), earned)
+    return Tours(left, value + EXIT * (discount**left)[:, None], most * BAD)
 
 
 def _orders(cell: Cell, chosen: tuple[int, ...], size: int, rocks: tuple[Cell, ...]):

@@ -14,6 +14,7 @@ Only the sensor is unknown.
 """
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -143,8 +144,8 @@ def distances(size: int, rocks: Rocks) -> Float[np.ndarray, "n n rocks"]:
     return np.stack([np.hypot(x - i, y - j) for i, j in rocks], axis=-1)
 
 
-def accuracy(d: Float[Array, "*n"], half_distance: Float[Array, ""] | float) -> Float[Array, "*n"]:
-    """How often the sensor is right at a distance."""
+def accuracy(d: Any, half_distance: Any) -> Any:
+    """How often the sensor is right at these distances, of NumPy or JAX."""
     return 0.5 * (1 + 2.0 ** (-d / half_distance))
 
 
@@ -182,16 +183,17 @@ def bounds(settings: RockSampleSettings):
     """`lower` and `upper` of (s, steps left); see `bounds.py`."""
     n, gamma, rocks = settings.size, settings.discount, layout(settings.size, settings.rocks)[1]
     V = jnp.asarray(best_values(n, rocks, gamma), jnp.float32)
-    sampled, left = (jnp.asarray(x) for x in tours(n, rocks))
+    found = tours(n, rocks, gamma)
+    left, value = jnp.asarray(found.left), jnp.asarray(found.value, jnp.float32)
     bits = np.array([2**i for i in reversed(range(len(rocks)))], np.int32)
+    good = lambda s: jnp.sum(s[2:] * bits, dtype=jnp.int32)
 
     def upper(s: State, steps_left: Int[Array, ""]) -> Scalar:
-        return V[s[0] * n + s[1], jnp.sum(s[2:] * bits, dtype=jnp.int32)]
+        return V[s[0] * n + s[1], good(s)]
 
     def lower(s: State, steps_left: Int[Array, ""]) -> Float[Array, " tours"]:
         cell = s[0] * n + s[1]
-        when = lambda t: jnp.where(t < steps_left, gamma ** t.astype(float), 0)
-        return when(sampled[cell]) @ (BAD + (GOOD - BAD) * s[2:]) + EXIT * when(left[cell])
+        return jnp.where(left[cell] < steps_left, value[cell, good(s)], found.least)
 
     return lower, upper
 

@@ -95,16 +95,18 @@ SIZES = Preset(  # not in the paper: the sizes are ours
         "pretrain": Pretrain(batches=4096, batch_size=64, learning_rate=0.005, optimizer="adam"),
     },
 )
-TREE = BeliefTree(num_expansions=64, num_particles=256)
 
 
 def presets(settings: RockSampleSettings) -> dict[str, Preset]:
+    """Few particles in a plan are fast; more rocks need more of them."""
+    particles = 1024 if settings.rocks > 8 else 256
+    tree = BeliefTree(num_expansions=32, num_particles=particles)
     ours = SIZES.changed(SIZES.runs, SIZES.episodes, planner=IMPROVED)
-    particles = {"num_particles": 2048 if settings.rocks > 8 else 512}
-    quick = ours.changed(ours.runs, ours.episodes, planner=TREE, filter=particles)
+    filtered = {"num_particles": particles, "resample_below": particles / 4}
+    quick = ours.changed(ours.runs, ours.episodes, planner=tree, filter=filtered)
     return {
         "quick": quick,
-        "quick/network": quick.changed(8, ours.episodes, filter={"num_particles": 256}),
+        "quick/network": quick.changed(8, ours.episodes),
         "paper": SIZES,
         **learners(),
     }

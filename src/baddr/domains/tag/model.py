@@ -102,7 +102,7 @@ class TagDynamics(SplitDynamics):
     def _moves(self, s: State) -> Float[Array, " moves"]:
         p = self.away[s[0], s[1]] @ self.policy
         total = jnp.sum(p)  # nothing, where all moves of an opponent that always runs lead into walls
-        return jnp.where(total > 0, p / jnp.maximum(total, 1e-30), jnp.arange(5) == STAY)
+        return jnp.where(total > 0, p / jnp.maximum(total, 1e-30), (jnp.arange(5) == STAY).astype(p.dtype))
 
     def _robot(self, s: State, a: Action) -> Int[Array, ""]:
         return self.moves[s[0], jnp.where(a == TAG, STAY, a)]

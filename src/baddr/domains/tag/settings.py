@@ -73,7 +73,7 @@ SIZES = Preset(  # not in the paper: the sizes are ours
         "pretrain": Pretrain(batches=8192, batch_size=64, learning_rate=0.002, optimizer="adam"),
     },
 )
-TREE = BeliefTree(num_expansions=32, num_particles=256)
+TREE = BeliefTree(num_expansions=24, num_particles=256)
 
 
 def presets(settings: TagSettings) -> dict[str, Preset]:
