@@ -21,6 +21,7 @@ ROOMS = [
     "agents",
     "lab",
     "paper",
+    "bench",
     "cli",
 ]
 MOST_LINES, MOST_PARAMETERS, CORE_LINES = 60, 8, 1850

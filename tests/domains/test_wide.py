@@ -2,6 +2,8 @@
 
 import math
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -12,7 +14,6 @@ from baddr import prng
 from baddr.core.pomdp import all_vectors
 from baddr.domains import collision_avoidance, gridverse, road_racing, sysadmin
 from baddr.domains.catalog import DOMAINS
-from baddr.domains.entry import WIDE
 from baddr.domains.gridverse import model as room
 
 NUM = 4000
@@ -20,14 +21,13 @@ KEYS = jr.split(prng.key(0), NUM)
 
 
 @pytest.mark.parametrize("name", ["road-racing", "collision-avoidance", "gridverse", "sysadmin"])
-def test_only_variant_wide_has_a_wide_prior(name):
+def test_agents_that_learn_as_bayes_would_have_a_wide_prior(name):
     entry = DOMAINS[name]
     presets = entry.presets(entry.settings)
-    for preset in ("quick", "paper"):
+    for preset, variant in itertools.product(("quick", "paper"), ("latent", "bank", "mixture")):
         assert "certainty" not in presets[preset].domain
-        wide = presets[f"{preset}/{WIDE}"]
+        wide = presets[f"{preset}/{variant}"]
         assert wide.domain["certainty"] <= 10 < entry.settings.certainty
-        assert (wide.runs, wide.groups) == (presets[preset].runs, presets[preset].groups)
         assert dict(wide.domain) == {**presets[preset].domain, "certainty": wide.domain["certainty"]}
 
 

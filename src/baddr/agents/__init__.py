@@ -9,6 +9,7 @@ AGENTS = {
     "bank": "baddr.agents.bank:Bank",
     "mixture": "baddr.agents.mixture:Mixture",
     "pomcp": "baddr.agents.pomcp:Pomcp",
+    "prior-only": "baddr.agents.prior_only:PriorOnly",
     "optimal": "baddr.agents.optimal:Optimal",
     "dpfrl": "baddr.agents.dpfrl:Dpfrl",
     "a2c": "baddr.agents.a2c:A2c",

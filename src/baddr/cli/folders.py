@@ -42,6 +42,7 @@ def interruptible(folder: Folder, work: Callable[[], Any]) -> Any:
         print(message, file=sys.stderr)
         sys.exit(130)
     except (StorageError, ClusterError) as error:
-        if not folder.config.exists() and not (folder.path / "reproduce.toml").exists():
+        wholes = (folder.path / "reproduce.toml", folder.path / "suite.toml")
+        if not folder.config.exists() and not any(path.exists() for path in wholes):
             raise
         raise type(error)(f"{error} Resume with: baddr resume {folder.path}") from error

@@ -27,6 +27,7 @@ COMMANDS = {
     "plot": ("DIR...", "draw the learning curves of several results in one picture"),
     "compare": ("DIR...", "compare several results in numbers, with their uncertainty"),
     "reproduce": ("FIGURE...", "make figures or tables of the paper, with data, verdicts and a report"),
+    "suite": ("", "benchmark agents on domains, with reference lines and a scoreboard"),
     "belief": ("DOMAIN", "print the belief after a given history, as JSON"),
     "plan": ("DOMAIN", "print the values and visits of a search after a given history, as JSON"),
     "solve": ("DOMAIN", "bound the optimal value of the true model; write the policy"),

@@ -21,7 +21,7 @@ from baddr.lab.sources import check_sources
 
 @dataclass(frozen=True)
 class Resume:
-    """Continue an interrupted run or reproduce. A finished one says so and changes nothing.
+    """Continue an interrupted run, reproduce or suite. A finished one says so and changes nothing.
 
     The engine and the device need not be those it was started with.
 
@@ -48,6 +48,8 @@ def main(arguments: Sequence[str]) -> int:
     options: Resume = parse(Resume, "resume", arguments)
     if (options.dir / "reproduce.toml").exists():
         return _resume_reproduce(options)
+    if (options.dir / "suite.toml").exists():
+        return _resume_suite(options)
     folder = Folder(options.dir)
     config = config_of(folder)
     if not options.trust:  # before JAX is loaded
@@ -84,6 +86,23 @@ def _resume_reproduce(options: Resume) -> int:
     request = folder.read_request()
     if status(folder) == "complete":
         print(f"{folder.path} is complete: `{request.command}`; its report is report.html there.")
+        return 0
+    engine = engine_of(options.where)
+    with whole_progress(options.watch) as (progress, listeners):
+        failed = interruptible(folder, lambda: resume(folder, progress, engine, listeners))
+    return finish(folder, failed)
+
+
+def _resume_suite(options: Resume) -> int:
+    from baddr.bench.folder import Suite, resume
+    from baddr.cli.suite import finish
+
+    folder = Suite(options.dir)
+    if options.runs is not None or options.episodes is not None:
+        raise UserError(f"{folder.path} holds a suite, whose sizes are fixed; start another one.")
+    request = folder.read_request()
+    if folder.status == "complete":
+        print(f"{folder.path} is complete: `{request.command}`; its scoreboard is suite.html there.")
         return 0
     engine = engine_of(options.where)
     with whole_progress(options.watch) as (progress, listeners):

@@ -18,6 +18,9 @@ FOLDERS = (
     "baddr.domains.gridverse",
     "baddr.domains.factored_tiger",
     "baddr.domains.sysadmin",
+    "baddr.domains.rock_sample",
+    "baddr.domains.tag",
+    "baddr.domains.t_maze",
 )
 
 

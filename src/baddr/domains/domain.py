@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Scalar, State
@@ -35,7 +35,8 @@ class Domain:
     leaf_value: Callable[[State], Scalar] | None = None  # estimates the value below the tree; None: rollouts
     rollout: Callable[[Key[Array, ""], State], Action] | None = None  # the policy below it; None: random
     legal: Callable[[State], Bool[Array, " A"]] | None = None  # the actions that are allowed; None: all
-    lower: Callable[[State, Int[Array, ""]], Scalar] | None = None  # (s, steps left): a bound on V from below
+    # (s, steps left): a bound on V from below, the value of a policy, or those of several
+    lower: Callable[[State, Int[Array, ""]], Scalar | Float[Array, " policies"]] | None = None
     upper: Callable[[State, Int[Array, ""]], Scalar] | None = None  # and one from above
     preferred: Callable[[State], Bool[Array, " A"]] | None = None  # those a planner should try first
     describe: Describe | None = None  # the belief's `model` entry

@@ -1,9 +1,12 @@
 """Does what a domain tells the planner keep its promises? `rollout`, `legal`, `preferred`, `leaf_value`."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jaxtyping import Array
 
 from baddr import prng
 from baddr.domains.domain import Domain
@@ -29,7 +32,14 @@ def hook_shapes(domain: Domain) -> Problems:
         yield from traced("leaf_value(s)", domain.leaf_value, (s,), (number,))
     for name in BOUNDS:
         if getattr(domain, name) is not None:
-            yield from traced(f"{name}(s, steps_left)", getattr(domain, name), (s, jnp.int32(1)), (number,))
+            bound = best_of(getattr(domain, name)) if name == "lower" else getattr(domain, name)
+            yield from traced(f"{name}(s, steps_left)", bound, (s, jnp.int32(1)), (number,))
+
+
+def best_of(lower: Callable[..., Array]) -> Callable[..., Array]:
+    """The best of several policies' values, where a bound from below gives those."""
+    best = lambda x: jnp.max(x, axis=-1) if x.ndim == 1 else x
+    return lambda *given: best(jnp.asarray(lower(*given)))
 
 
 def leaf_is_finite(domain: Domain) -> Problems:

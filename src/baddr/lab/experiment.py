@@ -37,8 +37,8 @@ class Experiment(Generic[D, A]):
     domain: D
     settings: Annotated[A, arg(name="")]  # the agent's: their groups stand beside the domain's
     agent: str = "baddr"
-    """Who acts: baddr, filtering, ba-pomcp, fba-pomcp, bank, mixture, pomcp, optimal, dpfrl, a2c, random or
-    own."""
+    """Who acts: baddr, filtering, latent, ba-pomcp, fba-pomcp, bank, mixture, pomcp, prior-only, optimal,
+    dpfrl, a2c, random or own."""
     preset: Literal["quick", "paper"] = "quick"
     """The settings to start from. quick: takes minutes. paper: the paper's sizes."""
     runs: int = 32

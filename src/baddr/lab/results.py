@@ -53,6 +53,9 @@ def _folders_in(path: Path) -> list[Path]:
     if (path / "reproduce.toml").exists():
         _warn(f"{path} holds figures of the paper and is left out; {path}/parts has its experiments.")
         return []
+    if (path / "suite.toml").exists():
+        _warn(f"{path} holds a suite and is left out; {path}/parts has its experiments.")
+        return []
     parts = sorted(config.parent for config in path.glob("*/config.toml"))
     if parts:
         _warn(f"{path} holds {len(parts)} experiments, and all of them are taken.")

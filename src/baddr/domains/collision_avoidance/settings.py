@@ -103,7 +103,7 @@ def presets(settings: CollisionAvoidanceSettings) -> dict[str, Preset]:
         "paper/latent": LATENT,
         **learners(600_000, learning_rate=1e-4, num_particles=30),
     }
-    return with_wide(presets, settings.size**3, certainty=4.0)
+    return with_wide(presets, settings.size**3, **WIDE)
 
 
 ENTRY = Entry(

@@ -119,7 +119,7 @@ def presets(settings: RoadRacingSettings) -> dict[str, Preset]:
         "paper/latent": latent,
         **learners(episodes, learning_rate=rate, num_particles=15),
     }
-    return with_wide(presets, settings.lanes * 6**settings.lanes, certainty=4.0)
+    return with_wide(presets, settings.lanes * 6**settings.lanes, **WIDE)
 
 
 ENTRY = Entry(

@@ -1,0 +1,172 @@
+"""A folder of `baddr suite`: runs its parts, goes on where it was interrupted, and writes the scoreboard.
+
+It holds `suite.toml` (what was asked for), `manifest.json`, a result folder for each part below `parts/`, the
+solver's bounds below `optima/`, tables of outside agents below `outside/`, and what came out: `suite.json` and
+`suite.html`. A finished part is never computed again.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from baddr.bench.suite import Part, Request, parts, refusal
+from baddr.domains.catalog import short_name
+from baddr.errors import UserError
+from baddr.files.store import Folder
+from baddr.files.toml import merge, read_toml, to_toml
+from baddr.files.writing import write
+from baddr.lab.build import build_domain
+from baddr.lab.experiment import of_folder
+from baddr.lab.progress import amount
+
+Progress = Callable[[str, float, str], None]  # which part, how much of all is done, what it does
+REQUEST = "suite.toml"
+
+
+class Suite(Folder):
+    """A folder of `baddr suite`."""
+
+    @property
+    def request(self) -> Path:
+        return self.path / REQUEST
+
+    def part(self, part: Part) -> Folder:
+        return Folder(self.path / "parts" / part.name)
+
+    def optimum(self, domain: str) -> Path:
+        return self.path / "optima" / f"{short_name(domain).replace(':', '-')}.json"
+
+    def check_new(self) -> None:
+        if self.request.exists():
+            raise UserError(
+                f"{self.path} already holds a suite; resume it with `baddr resume {self.path}`, or choose "
+                "another folder with --out."
+            )
+        super().check_new()
+
+    def read_request(self) -> Request:
+        if not self.request.exists():
+            raise UserError(f"{self.path} holds no suite: there is no {REQUEST} in it.")
+        found = merge(Request(), read_toml(self.request), str(self.request))
+        found.check()
+        return found
+
+    @property
+    def status(self) -> str:
+        return self.read_manifest()["status"] if self.manifest.exists() else "running"
+
+
+def start(
+    request: Request, folder: Suite, progress: Progress, engine: Any = None, listeners: Sequence[Any] = ()
+) -> int:
+    """A new suite; the number of parts in which a run failed."""
+    request.check()
+    folder.check_new()
+    with folder.owned():
+        write(folder.request, to_toml(asdict(request)).encode())
+        return _run(request, folder, progress, engine, listeners)
+
+
+def resume(folder: Suite, progress: Progress, engine: Any = None, listeners: Sequence[Any] = ()) -> int:
+    """Go on with the suite of a folder."""
+    with folder.owned():
+        return _run(folder.read_request(), folder, progress, engine, listeners)
+
+
+def _run(request: Request, folder: Suite, progress: Progress, engine: Any, listeners: Sequence[Any]) -> int:
+    from baddr.bench.scoreboard import write_scoreboard
+    from baddr.lab.runner import Interrupted
+
+    manifest = _manifest(folder)
+    plan, domains = list(parts(request)), {}
+    try:
+        for number, part in enumerate(plan):
+            if part.domain not in domains:
+                domains[part.domain] = build_domain(part.experiment)
+                _solve(request, folder, part, domains[part.domain], progress, number / len(plan))
+            sentence = refusal(part, domains[part.domain])
+            if sentence:
+                manifest["refused"][part.name] = sentence
+            elif not _is_complete(folder.part(part)):
+                _compute(folder, part, manifest, (progress, number, len(plan)), engine, listeners)
+        progress("scoreboard", 1.0, "writing")
+    except KeyboardInterrupt:
+        raise Interrupted from None
+    manifest["status"] = "complete"
+    folder.write_manifest(manifest)
+    write_scoreboard(folder)
+    return sum(bool(found["failures"]) for found in manifest["parts"].values())
+
+
+def _manifest(folder: Suite) -> dict[str, Any]:
+    from baddr.lab.runner import environment
+
+    new = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "parts": {}, "refused": {}}
+    old = folder.read_manifest() if folder.manifest.exists() else {}
+    manifest = {**new, **old, "status": "running", **environment()}
+    folder.write_manifest(manifest)
+    return manifest
+
+
+def _is_complete(part: Folder) -> bool:
+    return part.manifest.exists() and part.read_manifest()["status"] == "complete"
+
+
+def _compute(
+    folder: Suite, part: Part, manifest: dict[str, Any], shown: tuple[Progress, int, int], *how: Any
+) -> None:
+    """Begin a part, or go on with it, and note what it took."""
+    from baddr.lab import runner
+
+    (progress, number, total), (engine, listeners), here = shown, how, folder.part(part)
+    title = f"part {number + 1} of {total}, {part.experiment.title}"
+
+    def tell(kind: str, done: float, of: float, last: Any = None) -> None:
+        within = 0.0 if kind == "pretraining" else min(1.0, done / max(of, 1))
+        progress(title, (number + within) / total, amount(kind, done, of, last))  # type: ignore[arg-type]
+
+    progress(title, number / total, "starting")
+    options = {"engine": engine or runner.LOCAL, "listeners": listeners}
+    before = time.monotonic()
+    if here.config.exists() and here.manifest.exists():
+        failures = runner.resume(of_folder(here), here, tell, **options)
+    else:
+        shutil.rmtree(here.path, ignore_errors=True)  # what a kill left before it started
+        failures = runner.start(part.experiment, here, tell, **options)
+    spent = manifest["parts"].get(part.name, {}).get("seconds", 0.0) + time.monotonic() - before
+    found = {"seconds": round(spent, 3), "memory_bytes": _memory(), "failures": len(failures)}
+    manifest["parts"][part.name] = found
+    folder.write_manifest(manifest)
+
+
+def _memory() -> int:
+    """The most that this process has had so far: an upper bound for the part that has just ended."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _solve(
+    request: Request, folder: Suite, part: Part, domain: Any, progress: Progress, done: float
+) -> None:
+    """The solver's bounds on the optimal value of the truth, where its tables fit."""
+    path = folder.optimum(part.domain)
+    if path.exists():
+        return
+    progress(f"{short_name(part.domain)}, the optimum", done, "solving")
+    from baddr.domains.solving import true_model
+    from baddr.solve.point_based import Budget, solve
+
+    found: dict[str, Any]
+    try:
+        model, horizon = true_model(domain, part.experiment.domain)
+        solution = solve(model, Budget(1e-3, request.size.solve_seconds), horizon)
+        found = {"lower": solution.lower, "upper": solution.upper, "seconds": solution.seconds}
+    except UserError as error:
+        found = {"refused": str(error)}
+    write(path, (json.dumps(found) + "\n").encode())

@@ -1,0 +1,136 @@
+"""`baddr suite`."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import arg
+
+from baddr.cli.folders import interruptible, numbered
+from baddr.cli.options import Debug, Flat, Out, Watch, Where, engine_of
+from baddr.cli.parse import parse
+from baddr.cli.progress import whole_progress
+from baddr.errors import UserError
+
+
+@dataclass(frozen=True)
+class SuiteOptions:
+    """The benchmark: agents x domains, with reference lines and a scoreboard.
+
+    A score is (return - prior only) / (planning on the truth - prior only). The folder holds suite.html, a page
+    with sortable tables and curves, suite.json with the same numbers, and a result folder for each part.
+    Interrupted, it is resumed with `baddr resume DIR`.
+
+    --add puts an outside agent's results beside ours: a Parquet file with the columns run, episode,
+    discounted_return and domain.
+
+    examples:
+      baddr suite
+      baddr suite --agents ba-pomcp baddr --domains tiger t-maze --runs 4 --episodes 10
+      baddr suite --preset full --device gpu --out results/suite
+      baddr suite --add mine.parquet --name mine --out results/suite
+    """
+
+    preset: Literal["quick", "full"] = "quick"
+    """quick: some domains and agents, within half an hour on two cores. full: all, for a GPU or a cluster."""
+    agents: Annotated[tuple[str, ...], arg(metavar="NAME...")] = ()
+    """Who learns. By default the preset's."""
+    domains: Annotated[tuple[str, ...], arg(metavar="DOMAIN...")] = ()
+    """Where. By default the preset's."""
+    runs: int = 0
+    """Runs of each part, over all its trainings. 0: the preset's."""
+    episodes: int = 0
+    """Episodes of each run. 0: the preset's."""
+    trainings: int = 0
+    """Trainings of agents with networks, each with a share of the runs. 0: the preset's."""
+    seed: int = 0
+    """The first seed. Each training has its own."""
+    out: Out = None
+    dry_run: bool = False
+    """List the experiments, estimate memory and time, and stop."""
+    add: Annotated[Path | None, arg(metavar="FILE.parquet")] = None
+    """Add an outside agent's results to the suite in --out, and write its scoreboard anew."""
+    name: str = ""
+    """What to call the outside agent."""
+    where: Flat[Where] = field(default_factory=Where)
+    watch: Watch = False
+    debug: Debug = False
+
+
+def main(arguments: Sequence[str]) -> int:
+    options: SuiteOptions = parse(SuiteOptions, "suite", arguments)
+    if options.add is not None or options.name:
+        return _add(options)
+    from baddr.bench.folder import Suite, start
+    from baddr.bench.suite import Request
+
+    fields = ("preset", "agents", "domains", "runs", "episodes", "trainings", "seed")
+    request = Request(**{name: getattr(options, name) for name in fields})
+    request.check()
+    folder = Suite(options.out or numbered(f"suite-{request.preset}"))
+    if not options.dry_run:
+        folder.check_new()
+    engine = engine_of(options.where)
+    if options.dry_run:
+        return _dry_run(request, engine)
+    with whole_progress(options.watch) as (progress, listeners):
+        failed = interruptible(folder, lambda: start(request, folder, progress, engine, listeners))
+    return finish(folder, failed)
+
+
+def _add(options: SuiteOptions) -> int:
+    from baddr.bench.folder import Suite
+    from baddr.bench.outside import add
+    from baddr.bench.scoreboard import write_scoreboard
+
+    if options.add is None or not options.name or options.out is None:
+        raise UserError("An outside agent needs all three: --add FILE.parquet --name NAME --out DIR.")
+    folder = Suite(options.out)
+    domains = add(folder, options.add, options.name, options.domains)
+    write_scoreboard(folder)
+    print(f"{options.name} is on the scoreboard of {folder.path}, on {', '.join(domains)}.")
+    return 0
+
+
+def _dry_run(request: Any, engine: Any) -> int:
+    from baddr.bench.suite import parts, refusal
+    from baddr.lab import runner
+    from baddr.lab.build import build_domain
+
+    domains, seconds, count = {}, 0.0, 0
+    for part in parts(request):
+        if part.domain not in domains:
+            domains[part.domain] = build_domain(part.experiment)
+        if refusal(part, domains[part.domain]):
+            print(f"{part.name:40s} not possible")
+            continue
+        found, count = runner.estimate(part.experiment, engine), count + 1
+        seconds += found["seconds"] + STARTING
+        sizes = f"{part.experiment.runs:5d} runs x {part.experiment.episodes:6d} episodes"
+        print(f"{part.name:40s} {sizes} {found['memory_bytes'] / 2**20:8.0f} MiB")
+    print(f"{count} parts, about {seconds / 60:.0f} minutes here. Nothing was run.")
+    return 0
+
+
+STARTING = 15.0  # seconds to compile a part, and to train
+
+
+def finish(folder: Any, failed: int) -> int:
+    """The final scores, and where the page is; the exit code."""
+    import json
+
+    found = json.loads((folder.path / "suite.json").read_text())
+    for domain, said in found["domains"].items():
+        of = said["references"]
+        print(f"{domain}: prior only {of['prior']:.3f}, planning on the truth {of['truth']:.3f}")
+        for agent, scores in sorted(said["agents"].items(), key=lambda pair: -(pair[1]["final"][0] or -1e9)):
+            value, low, high = (float("nan") if x is None else x for x in scores["final"])
+            to = scores["episodes_to_.9"][0]
+            when = "never" if to is None else f"after {to:.0f} episodes"
+            print(f"  {agent:12s} score {value:6.2f} [{low:.2f}, {high:.2f}], .9 {when}")
+    print(f"scoreboard: {folder.path / 'suite.html'}")
+    if failed:
+        print(f"baddr: some runs of {failed} part(s) failed; manifest.json names them.", file=sys.stderr)
+    return 3 if failed else 0
