@@ -162,6 +162,18 @@ def mean_interval(values: np.ndarray) -> Estimate:
     return over_runs(of_each_run(values))
 
 
+def quarters(results: Arrays) -> tuple[float, float, float]:
+    """The mean return of the first and of the last quarter of the episodes, and the standard error of their
+    difference, which is taken run by run."""
+    table = per_run(results, "discounted_return")
+    quarter = max(1, table.shape[1] // 4)
+    first, last = _mean(table[:, :quarter], axis=1), _mean(table[:, -quarter:], axis=1)
+    whole = ~np.isnan(first + last)
+    gains = (last - first)[whole]
+    error = float(np.std(gains, ddof=1) / np.sqrt(len(gains))) if len(gains) > 1 else 0.0
+    return float(first[whole].mean()), float(last[whole].mean()), error
+
+
 def interquartile_mean(values: np.ndarray, axis: int = -1) -> Any:
     """The mean of the middle half of the runs: what a quarter of lucky or failed runs cannot move.
 
