@@ -47,13 +47,16 @@ def test_intervals_of_four_units_hold_as_often_as_they_say():
     assert 0.95 - 0.05 < held / 400 < 0.99
 
 
-def test_differences_of_independent_samples_are_welchs():
+def test_sums_of_means_are_students_and_welchs():
     generator = np.random.default_rng(0)
     x, y = generator.normal(1, 1, 40), generator.normal(0, 3, 25)
-    value, low, high = statistics.difference_of_means(x, y)
-    welch = stats.ttest_ind(x, y, equal_var=False).confidence_interval()
-    assert value == pytest.approx(x.mean() - y.mean())
-    assert (low, high) == pytest.approx((welch.low, welch.high), abs=0.12 * (welch.high - welch.low))
+    found = statistics.sum_of_means([1.0, -1.0], [x, y], paired=False)
+    welch = stats.ttest_ind(x, y, equal_var=False).confidence_interval(0.995)
+    assert found == pytest.approx((x.mean() - y.mean(), welch.low, welch.high))
+    found = statistics.sum_of_means([1.0, -1.0], [x[:25], y], paired=True)
+    student = stats.ttest_rel(x[:25], y).confidence_interval(0.995)
+    assert found == pytest.approx(((x[:25] - y).mean(), student.low, student.high))
+    assert statistics.sum_of_means([2.0], [np.ones(1)], paired=True) == (2, -np.inf, np.inf)
 
 
 def table(returns: np.ndarray, **columns: np.ndarray) -> dict[str, np.ndarray]:
@@ -97,12 +100,14 @@ def test_a_verdict_follows_from_the_interval(estimate, region, verdict):
     assert claim.verdict(Finding(Estimate(*estimate), "")) == verdict
 
 
-def test_a_short_curve_cannot_show_that_something_does_not_hold_in_the_end():
+def test_a_short_curve_says_nothing_about_the_end():
     claim = Claim("", lambda data: None, "", at_least=2.0, after=400)
-    below = Finding(Estimate(0.0, -1.0, 1.0), "", episodes=40)
-    assert claim.verdict(below) == "undecided"
-    assert claim.verdict(below._replace(episodes=400)) == "not held"
-    assert claim.verdict(Finding(Estimate(3.0, 2.5, 3.5), "", episodes=40)) == "held"
+    for value, verdict in ((0.0, "not held"), (5.0, "held")):
+        found = Finding(Estimate(value, value - 1.0, value + 1.0), "", episodes=40)
+        assert claim.verdict(found) == "undecided" and claim.too_small(found) == "40 of 400 episodes"
+        assert claim.verdict(found._replace(episodes=400)) == verdict
+        few = found._replace(episodes=400, too_few="4 of 8 runs")
+        assert claim.verdict(few) == "undecided" and claim.too_small(few) == "4 of 8 runs"
 
 
 def test_levels_gains_and_differences_by_hand():
@@ -125,6 +130,7 @@ def test_episodes_to_equal_return_by_hand():
     fast = table(np.full((4, 20), 10.0))
     slow = lambda n: table(np.tile(0.01 * np.arange(n), (4, 1)))
     found = claims.reached("slow", "fast")(Data({"fast": {0: fast}, "slow": {0: slow(2000)}}, {}))
+    assert "of 8 runs" in found.too_few
     # The mean of the last 40 is 10 where the last one is 10.195: episode 1021 of 1; by 20.
     assert found.estimate == pytest.approx((1021 / 20,) * 3) and not found.at_least
     never = claims.reached("slow", "fast")(Data({"fast": {0: fast}, "slow": {0: slow(900)}}, {}))
@@ -179,7 +185,9 @@ def test_paper_sizes_are_those_of_the_appendix():
         c.name: (c.experiment.runs * c.ensembles, c.experiment.episodes) for c in figures.figure_c(PAPER)
     }
     assert set(sizes.values()) == {(35000, 500)}
-    nine = figures.figure_d(PAPER)[0].experiment
+    curve = figures.figure_d(PAPER)[0]
+    nine = replace(curve.experiment, runs=curve.experiment.runs * curve.ensembles)
+    assert curve.ensembles == claims.FEWEST_ENSEMBLES
     assert (nine.runs, nine.episodes, nine.settings.network.hidden, nine.domain.lanes) == (300, 300, 256, 9)
     rooms = {c.experiment.domain.size: c.experiment.domain.forward_length for c in figures.figure_g(PAPER)}
     assert rooms == {8: 4, 16: 4, 32: 8}

@@ -28,8 +28,11 @@ History = Annotated[
     arg(help='A JSON file: {"episodes": [{"actions": [2], "observations": [[0]]}]}. Required.'),
 ]
 Reference = Annotated[
-    Literal["none", "optimum"],
-    arg(help="optimum: solve the true model (`baddr solve`; kept on disk) and show its optimal value, too."),
+    Literal["none", "optimum", "all"],
+    arg(
+        help="optimum: solve the true model (`baddr solve`; kept on disk) and show its optimal value, too. "
+        "all: also what planning with the prior only and planning on the truth are worth."
+    ),
 ]
 Watch = Annotated[bool, arg(help="Show the learning curve in the terminal while it grows.")]
 Track = Annotated[

@@ -1,5 +1,6 @@
 """`baddr plot DIR...`."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +18,19 @@ class Plot:
       baddr plot results/tiger-ba-pomcp-1
       baddr plot results/* --out curves.svg --window 10
       baddr plot results/tiger-ba-pomcp-1 --reference optimum
+      baddr plot results/* --lines paper=2.2 "by hand=1.5" --window 20
     """
 
     dirs: Folders
     out: Path = Path("curves.png")
     """The picture: .png, .svg or .pdf."""
     window: int = 0
-    """Episodes averaged per point. 0: about 20 points."""
+    """Smoothing: episodes averaged per point. 0: about 20 points."""
     reference: Reference = "none"
+    lines: tuple[str, ...] = ()
+    """Horizontal lines to compare with: NAME=VALUE."""
+    title: str = ""
+    """Above the picture."""
     trust: Trust = False
     debug: Debug = False
 
@@ -35,15 +41,38 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError("Name at least one result folder: `baddr plot DIR...`.")
     if options.window < 0:
         raise UserError("--window must not be negative.")
+    lines = [line_of(text) for text in options.lines]
     from baddr.lab.plots import plot_curves
     from baddr.lab.results import labels, results_of
 
     results = results_of(options.dirs)
     labelled = dict(zip(labels(list(results)), results.values(), strict=True))
-    optimum = None if options.reference == "none" else reference_of(list(results), options.trust)
-    plot_curves(labelled, "", [options.out], options.window, optimum)
+    best = None if options.reference == "none" else reference_of(list(results), options.trust)
+    more = all_of(list(results), options.trust) if options.reference == "all" else []
+    plot_curves(labelled, options.title, [options.out], options.window, best, [*more, *lines])
     print(options.out)
     return 0
+
+
+def line_of(text: str) -> tuple[str, float]:
+    """NAME=VALUE."""
+    name, _, value = text.rpartition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not name or not math.isfinite(number):
+        raise UserError(f"--lines {text!r}: a line is NAME=VALUE, such as paper=2.2.")
+    return name, number
+
+
+def all_of(folders: Sequence[Path], trust: bool) -> list[tuple[str, float]]:
+    """What planning with the prior only and on the truth are worth, as the first result's planner has it."""
+    from baddr.files.store import Folder
+    from baddr.lab.experiment import of_folder
+    from baddr.lab.reference import references
+
+    return [(line.name, line.value) for line in references(of_folder(Folder(folders[0]), trust)).lines()]
 
 
 def reference_of(folders: Sequence[Path], trust: bool = False) -> tuple[float, float]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from baddr.cli.folders import interruptible, numbered, stem_of
-from baddr.cli.options import Config, Debug, DryRun, Flat, Out, Track, Watch, Where, engine_of
+from baddr.cli.options import Config, Debug, DryRun, Flat, Out, Reference, Track, Watch, Where, engine_of
 from baddr.cli.parse import parse_with_domain
 from baddr.cli.progress import followed
 from baddr.cli.summary import describe_plan, finish
@@ -35,6 +35,7 @@ class Run(Generic[E]):
     dry_run: DryRun = False
     render: Path | None = None
     """Draw the last episode of the traced run (run 0 without --trace): FILE.gif, FILE.png or FILE.txt."""
+    reference: Reference = "none"
     where: Flat[Where] = field(default_factory=Where)
     track: Track = ()
     watch: Watch = False
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     with followed(experiment.title, folder, *watching) as (progress, listeners):
         how = {"engine": engine, "listeners": listeners}
         failures = interruptible(folder, lambda: runner.start(experiment, folder, progress, **how))
-    code = finish(experiment, folder, failures)
+    code = finish(experiment, folder, failures, options.reference)
     if options.render is not None:
         _render(experiment, folder, options.render)
     return code

@@ -3,6 +3,7 @@
 import sys
 from typing import Any
 
+from baddr.domains.catalog import entry
 from baddr.files.manifest import gaps_of
 from baddr.files.store import Folder, load_results
 from baddr.lab.experiment import AnyExperiment
@@ -31,17 +32,21 @@ def _describe_cluster(estimate: dict[str, Any]) -> str:
     )
 
 
-def finish(experiment: AnyExperiment, folder: Folder, failures: list[Any]) -> int:
+def finish(experiment: AnyExperiment, folder: Folder, failures: list[Any], reference: str = "none") -> int:
     """The pictures and the summary; the exit code."""
-    from baddr.lab.plots import plot_belief, plot_curves, plot_histograms
+    from baddr.lab.plots import plot_belief, plot_histograms, plot_run
 
     results, title = load_results(folder.path), experiment.title
     if len(results["run"]):
+        names = entry(experiment.name).names(experiment.domain)
+        compared = references_of(experiment, reference)
         paths = [folder.path / "curve.png", folder.path / "curve.svg"]
-        plot_curves({title: results}, "", paths)
-        plot_belief(results, title, folder.path / "belief.png")
-        plot_histograms(results, title, lambda name: getattr(experiment.domain, name, None), folder.path)
+        plot_run(results, title, paths, names, compared.optimum, compared.lines())
+        plot_belief(results, title, folder.path / "belief.png", names)
+        plot_histograms(results, title, folder.path, names)
         print(summary(experiment, folder, results))
+        if reference != "none":
+            print(in_a_sentence(results, compared, names))
     for failure in failures:
         print(
             f"baddr: run {failure.run} failed in episode {failure.episode}, step {failure.step}: "
@@ -49,6 +54,38 @@ def finish(experiment: AnyExperiment, folder: Folder, failures: list[Any]) -> in
             file=sys.stderr,
         )
     return 3 if failures else 0
+
+
+def references_of(experiment: AnyExperiment, reference: str) -> Any:
+    """What the result is compared with."""
+    from baddr.lab import reference as lab
+
+    if reference == "all":
+        return lab.references(experiment)
+    best = lab.optimum(experiment.domain, lab.build_domain(experiment)) if reference == "optimum" else None
+    return lab.References(None, None, best)
+
+
+def in_a_sentence(results: dict[str, Any], compared: Any, names: Any) -> str:
+    """How much was learned, beside what there was to learn."""
+    from baddr.lab.columns import MEAN, means
+    from baddr.lab.statistics import per_run, quarters
+
+    first, last, error = quarters(results)
+    said = f"The return went from {first:.2f} (first quarter of the episodes) to {last:.2f} (last quarter)"
+    said += f", which is {(last - first) / error:.1f} standard errors" if error > 0 else ""
+    parts = [f"{line.name} is worth {line.value:.2f}" for line in compared.lines()]
+    if compared.optimum is not None:
+        parts.append(f"the optimum is {compared.optimum.lower:.2f}")
+    said += "; " + ", ".join(parts) + "." if parts else "."
+    for stem in dict.fromkeys(name.partition(MEAN)[0] for name in means(results)):
+        quantity = names.quantity(stem)
+        mine = [per_run(results, name) for name in means(results) if name.partition(MEAN)[0] == stem]
+        if len(set(quantity.truth)) == 1:  # the same truth for all: their mean can be said
+            start, end = (sum(float(x[:, i].mean()) for x in mine) / len(mine) for i in (0, -1))
+            said += f" The believed {quantity.title} went from {start:.2f} to {end:.2f}; "
+            said += f"the truth is {quantity.truth[0]:.2f}."
+    return said
 
 
 def summary(experiment: AnyExperiment, folder: Folder, results: dict[str, Any]) -> str:

@@ -15,12 +15,33 @@ Feature = tuple[str, tuple[str, ...]]  # a feature's name and the names of its v
 
 
 @dataclass(frozen=True)
+class Quantity:
+    """What a domain's `describe` says of the model: the columns NAME_mean_I, NAME_histogram_I of results."""
+
+    name: str  # of the columns
+    title: str  # in words, with the unit
+    entries: tuple[str, ...] = ()  # names for I; none: numbers
+    truth: tuple[float, ...] = ()  # of each entry, or one for all
+
+    def entry(self, i: int) -> str:
+        return self.entries[i] if i < len(self.entries) else f"{self.name} {i}"
+
+    def true_value(self, i: int) -> float | None:
+        return self.truth[min(i, len(self.truth) - 1)] if self.truth else None
+
+
+@dataclass(frozen=True)
 class Names:
     """What a domain's numbers mean."""
 
     state: tuple[Feature, ...]
     action: tuple[str, ...]
     observation: tuple[Feature, ...]
+    model: tuple[Quantity, ...] = ()  # what is believed of the model, with its truth
+
+    def quantity(self, name: str) -> Quantity:
+        """By the name of its columns; one that a domain does not name has numbers for names."""
+        return next((q for q in self.model if q.name == name), Quantity(name, name.replace("_", " ")))
 
 
 def numbered(pomdp: Any, action: str = "", observation: str = "observation") -> Names:

@@ -1,23 +1,28 @@
-"""Pictures: learning curves with confidence bands, and what the belief learned."""
+"""Pictures: learning curves with confidence bands, and what the belief learned. One style for all of them."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from baddr.domains.entry import Names
 from baddr.errors import UserError
 from baddr.files.tables import Arrays
 from baddr.files.writing import write
-from baddr.lab.columns import histograms, means
+from baddr.lab.columns import MEAN, histograms, means
 from baddr.lab.statistics import default_window, learning_curve, per_run
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the first is the paper's blue.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 GREY = "#555555"
 STYLES = ("-", "--", "-.", ":")
+LINES = ((0, (1, 1)), (0, (5, 2)), (0, (3, 1, 1, 1)), (0, (5, 1, 1, 1, 1, 1)))  # of references
 FORMATS = (".png", ".svg", ".pdf")
+NOTHING = Names((), (), ())
+
+Line = tuple[str, float]  # a reference: its name and its value
 
 
 def plot_curves(
@@ -26,37 +31,70 @@ def plot_curves(
     paths: list[Path],
     window: int = 0,
     optimum: tuple[float, float] | None = None,
+    lines: Sequence[Line] = (),
 ) -> None:
-    """One learning curve per entry of `results`, in one picture, written to every path; and the bounds of the
-    optimum."""
+    """One learning curve per entry of `results`, in one picture, written to every path; the bounds of the
+    optimum, and horizontal lines to compare with."""
+    check_formats(paths)
+    figure, (axes,) = _figure(1)
+    _draw_curves(axes, results, window, optimum, lines)
+    axes.set_title(title)
+    _finish(figure, paths)
+
+
+def plot_run(
+    columns: Arrays,
+    title: str,
+    paths: list[Path],
+    names: Names = NOTHING,
+    optimum: tuple[float, float] | None = None,
+    lines: Sequence[Line] = (),
+) -> None:
+    """One result: its learning curve and, below it, what was believed of the model as it learned."""
+    check_formats(paths)
+    believed = [name.partition(MEAN)[0] for name in means(columns)]
+    figure, axes = _figure(2 if believed else 1)
+    window = max(1, (int(columns["episode"].max()) + 1) // 10)  # wide bands are quieter with few points
+    _draw_curves(axes[0], {title: columns}, window, optimum, lines)
+    axes[0].set_title(title)
+    if believed:
+        _draw_belief(figure, axes[1], columns, believed[0], names)
+        axes[0].set_xlim(axes[1].get_xlim())
+    _finish(figure, paths)
+
+
+def check_formats(paths: list[Path]) -> None:
     for path in paths:
         if path.suffix not in FORMATS:
             raise UserError(f"A picture ends in {', '.join(FORMATS)}; {path.name!r} does not.")
-    figure, axes = _figure()
+
+
+def _draw_curves(
+    axes: Any,
+    results: dict[str, Arrays],
+    window: int,
+    optimum: tuple[float, float] | None,
+    lines: Sequence[Line],
+) -> None:
     longest = max(int(r["episode"].max()) + 1 for r in results.values())
     window = window or default_window(longest)
+    bands = False
     for i, (name, columns) in enumerate(results.items()):
         curve = learning_curve(columns, window=min(window, int(columns["episode"].max()) + 1))
-        colour = COLOURS[i % len(COLOURS)]
+        colour, style = COLOURS[i % len(COLOURS)], STYLES[i % len(STYLES)]
         runs = f"{curve.num_runs} run" + "s" * (curve.num_runs != 1)
         marker = "o" if len(curve.episode) == 1 else None
-        axes.plot(
-            curve.episode,
-            curve.mean,
-            STYLES[i % len(STYLES)],
-            color=colour,
-            marker=marker,
-            label=f"{name} ({runs})",
-        )
+        axes.plot(curve.episode, curve.mean, style, color=colour, marker=marker, label=f"{name} ({runs})")
         axes.fill_between(curve.episode, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
+        bands |= bool(np.isfinite(curve.low).any())
+    for i, (name, value) in enumerate(lines):
+        colour = COLOURS[(len(results) + i) % len(COLOURS)]
+        style: Any = LINES[i % len(LINES)]
+        axes.axhline(value, color=colour, linestyle=style, linewidth=1.2, label=f"{name}: {value:.3g}")
     if optimum is not None:
         draw_optimum(axes, optimum)
     smoothing = "" if window == 1 else f" (each point: the mean of {window})"
-    axes.set(xlabel=f"episode{smoothing}", ylabel="discounted return, 95 % band", title=title)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    for path in paths:
-        save(figure, path)
+    axes.set(xlabel=f"episode{smoothing}", ylabel="discounted return" + ", 95 % band" * bands)
 
 
 def draw_optimum(axes: Any, bounds: tuple[float, float], label: str = "optimum") -> None:
@@ -71,54 +109,103 @@ def draw_optimum(axes: Any, bounds: tuple[float, float], label: str = "optimum")
         axes.axhspan(lower, upper, color=GREY, alpha=0.12, linewidth=0)
 
 
-def plot_belief(columns: Arrays, title: str, path: Path) -> None:
-    """What the belief says about the model, episode by episode: median and central 90 % of the runs.
+def plot_belief(columns: Arrays, title: str, path: Path, names: Names = NOTHING) -> None:
+    """What the belief says about the model, episode by episode: median and central 90 % of the runs, with the
+    truth where it is known.
 
     Draws the columns NAME_mean_I of the results, and nothing where there are none.
     """
-    names = means(columns)
-    if not names:
+    stems = list(dict.fromkeys(name.partition(MEAN)[0] for name in means(columns)))
+    if not stems:
         return
-    figure, axes = _figure()
-    for i, name in enumerate(names):
+    figure, axes = _figure(len(stems))
+    for stem, ax in zip(stems, axes, strict=True):
+        _draw_means(ax, columns, stem, names)
+    axes[0].set_title(title)
+    _finish(figure, [path])
+
+
+def _draw_means(axes: Any, columns: Arrays, stem: str, names: Names) -> None:
+    quantity = names.quantity(stem)
+    mine = [name for name in means(columns) if name.partition(MEAN)[0] == stem]
+    truths = {quantity.true_value(i) for i in range(len(mine))}
+    for i, name in enumerate(mine):
         table = per_run(columns, name)
         low, middle, high = np.nanquantile(table, [0.05, 0.5, 0.95], axis=0)
         episode = 1 + np.arange(table.shape[1])
-        colour = COLOURS[i % len(COLOURS)]
-        axes.plot(episode, middle, STYLES[i % len(STYLES)], color=colour, label=name.replace("_", " "))
+        colour, truth = COLOURS[i % len(COLOURS)], quantity.true_value(i)
+        own = f" (truth: {truth:.3g})" if truth is not None and len(truths) > 1 else ""
+        axes.plot(episode, middle, STYLES[i % len(STYLES)], color=colour, label=quantity.entry(i) + own)
         axes.fill_between(episode, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.set(xlabel="episode", ylabel="belief (median and 90 % of the runs)", title=title)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    save(figure, path)
+        if own:
+            axes.axhline(truth, color=colour, linestyle=LINES[0], linewidth=1.2)
+    if len(truths) == 1 and (truth := truths.pop()) is not None:
+        axes.axhline(truth, color=GREY, linestyle=LINES[0], linewidth=1.2, label=f"truth: {truth:.3g}")
+    axes.set(xlabel="episode", ylabel=f"{quantity.title}\nmedian and 90 % of the runs")
 
 
-def plot_histograms(columns: Arrays, title: str, truth: Callable[[str], Any], folder: Path) -> None:
+def plot_histograms(columns: Arrays, title: str, folder: Path, names: Names = NOTHING) -> None:
     """How a belief's distribution over a probability moves, episode by episode, in the mean over runs.
 
-    Draws the columns NAME_histogram_I of the results, the mass in each of equal bins of [0, 1], as NAME.png;
-    `truth` gives a name's true value, or None.
+    Draws the columns NAME_histogram_I of the results, the mass in each of equal bins of [0, 1], as NAME.png.
     """
-    for name, bins in histograms(columns).items():
-        mass = np.stack([np.nanmean(per_run(columns, column), axis=0) for column in bins])
-        figure, axes = _figure()
-        edges = 0.5 + np.arange(mass.shape[1] + 1), np.linspace(0, 1, len(bins) + 1)
-        image = axes.pcolormesh(*edges, mass * len(bins), cmap="Blues", vmin=0)
-        figure.colorbar(image, label="density, mean over the runs")
-        if truth(name) is not None:
-            axes.axhline(truth(name), color=COLOURS[1], linestyle="--", label=f"truth: {truth(name):g}")
-            axes.legend(loc="lower right")
-        axes.set(xlabel="episode", ylabel=f"{name} under the belief", title=title)
-        save(figure, folder / f"{name}.png")
+    for name in histograms(columns):
+        figure, (axes,) = _figure(1)
+        _draw_histogram(figure, axes, columns, name, names)
+        axes.set_title(title)
+        _finish(figure, [folder / f"{name}.png"])
 
 
-def _figure() -> tuple[Any, Any]:
+def _draw_belief(figure: Any, axes: Any, columns: Arrays, stem: str, names: Names) -> None:
+    """The whole distribution where there is one, and means otherwise."""
+    if stem in histograms(columns):
+        _draw_histogram(figure, axes, columns, stem, names)
+    else:
+        _draw_means(axes, columns, stem, names)
+
+
+def _draw_histogram(figure: Any, axes: Any, columns: Arrays, name: str, names: Names) -> None:
+    quantity, bins = names.quantity(name), histograms(columns)[name]
+    mass = np.stack([np.nanmean(per_run(columns, column), axis=0) for column in bins])
+    edges = 0.5 + np.arange(mass.shape[1] + 1), np.linspace(0, 1, len(bins) + 1)
+    image = axes.pcolormesh(*edges, mass * len(bins), cmap="Blues", vmin=0)
+    figure.colorbar(image, ax=axes, label="density, mean over runs", pad=0.02)
+    mine = [column for column in means(columns) if column.partition(MEAN)[0] == name]
+    if mine:
+        mean = np.nanmean([np.nanmean(per_run(columns, column), axis=0) for column in mine], axis=0)
+        axes.plot(
+            1 + np.arange(len(mean)), mean, color=COLOURS[4], label=f"mean of the belief: {mean[-1]:.3g}"
+        )
+    if (truth := quantity.true_value(0)) is not None:
+        axes.axhline(truth, color=COLOURS[1], linestyle="--", label=f"truth: {truth:.3g}")
+    axes.grid(visible=False)
+    axes.set(xlabel="episode", ylabel=f"{quantity.title}\nunder the belief")
+
+
+def _figure(panels: int) -> tuple[Any, list[Any]]:
+    """Panels below each other."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    figure = Figure(figsize=(6.8, 1.2 + 3.2 * panels), layout="constrained")
     FigureCanvasAgg(figure)
-    return figure, figure.add_subplot()
+    axes = [figure.add_subplot(panels, 1, i + 1) for i in range(panels)]
+    for ax in axes:
+        ax.grid(alpha=0.3)
+        ax.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _finish(figure: Any, paths: list[Path]) -> None:
+    """Legends below their axes, where they cover nothing, and the files."""
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        if handles:
+            columns = 1 if max(map(len, labels)) > 40 else 2
+            place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": columns}
+            axes.legend(handles, labels, frameon=False, fontsize="small", **place)
+    for path in paths:
+        save(figure, path)
 
 
 def save(figure: Any, path: Path) -> None:

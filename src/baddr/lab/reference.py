@@ -1,16 +1,23 @@
-"""What is worth comparing with: the optimum of a result's true model, by the solver."""
+"""What is worth comparing with: the optimum of a result's true model, by the solver, and what planning with
+the prior alone and planning on the truth are worth."""
 
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from baddr.agents.kinds import agent_class
+from baddr.domains.catalog import DOMAINS
+from baddr.domains.domain import Domain
+from baddr.errors import UserError
 from baddr.files.store import Folder
 from baddr.lab.build import build_domain
-from baddr.lab.experiment import of_folder
+from baddr.lab.experiment import AnyExperiment, of_folder, preset
 from baddr.solve.point_based import Budget
 from baddr.solve.stored import stored_solution
 
 TRIALS = 300
 PRECISION = 1e-3
+TRUTH_RUNS, TRUTH_EPISODES = 64, 40
 
 
 class Optimum(NamedTuple):
@@ -23,16 +30,77 @@ class Optimum(NamedTuple):
         return f"between {self.lower:.6g} and {self.upper:.6g}"
 
 
+class Line(NamedTuple):
+    """A horizontal line of a picture: a name and a value."""
+
+    name: str
+    value: float
+
+
+class References(NamedTuple):
+    """What an agent that learns is measured by. Nothing where it cannot be computed."""
+
+    prior: float | None  # the best plan for the prior's expected model, in the truth, by who never learns
+    truth: float | None  # the same planner on the true model
+    optimum: Optimum | None
+
+    def lines(self) -> list[Line]:
+        named = ("planning with the prior only", self.prior), ("planning on the truth", self.truth)
+        return [Line(name, value) for name, value in named if value is not None]
+
+
 def optimum(settings: Any, domain: Any) -> Optimum:
     """From the cache, or solved now, which takes seconds to minutes."""
     from baddr.domains.solving import true_model
 
-    model, horizon = true_model(domain, settings)
-    solution = stored_solution(model, Budget(PRECISION, trials=TRIALS), horizon)
+    solution = _solved(*true_model(domain, settings))
     return Optimum(solution.lower, solution.upper)
+
+
+def _solved(model: Any, horizon: int | None) -> Any:
+    return stored_solution(model, Budget(PRECISION, trials=TRIALS), horizon)
 
 
 def optimum_of(path: Path, trust: bool = False) -> Optimum:
     """Of the domain that a result folder is about."""
     experiment = of_folder(Folder(path), trust)
     return optimum(experiment.domain, build_domain(experiment))
+
+
+def references(experiment: AnyExperiment) -> References:
+    """All of them, which takes seconds for small domains and minutes for others."""
+    domain = build_domain(experiment)
+    best = prior = None
+    try:
+        best = optimum(experiment.domain, domain)
+        prior = prior_only(domain)
+    except UserError:  # too large to solve
+        pass
+    return References(prior, on_the_truth(experiment), best)
+
+
+def prior_only(domain: Domain) -> float | None:
+    """What the best plan for the prior's expected model is worth in the truth, exactly."""
+    from baddr.domains.solving import true_model
+    from baddr.solve.worth import worth
+
+    if domain.expected_simulator is None:
+        return None
+    expected = replace(domain.pomdp, dynamics=domain.expected_simulator)  # type: ignore[type-var]
+    (believed, horizon), (truth, _) = true_model(replace(domain, pomdp=expected)), true_model(domain)
+    return None if horizon is None else worth(_solved(believed, horizon), believed, truth, horizon)
+
+
+def on_the_truth(experiment: AnyExperiment) -> float | None:
+    """The mean return of agent pomcp with the experiment's planner."""
+    from baddr.lab.run import run
+
+    if not agent_class(experiment.agent).learns or experiment.name not in DOMAINS:
+        return None
+    same = {name: group for name, group in experiment.settings.groups().items() if name == "planner"}
+    settings = preset(experiment.name, "pomcp", "quick", experiment.domain).changed(**same)
+    found = run(
+        experiment.name, "pomcp", runs=TRUTH_RUNS, episodes=TRUTH_EPISODES, seed=experiment.seed,
+        domain=asdict(settings.domain), **settings.settings.groups(),
+    )  # fmt: skip
+    return float(found["discounted_return"].mean())

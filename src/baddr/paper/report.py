@@ -13,7 +13,7 @@ import numpy as np
 
 from baddr.agents.kinds import kind_of
 from baddr.lab.statistics import Estimate, estimate, interquartile_mean
-from baddr.paper.claims import Data, Finding, block_means
+from baddr.paper.claims import FEWEST_ENSEMBLES, FEWEST_RUNS, Data, Finding, block_means
 from baddr.paper.figures import Curve, Figure, Sizes, part_name
 
 Block = tuple[Any, ...]
@@ -126,6 +126,7 @@ def claim_scores(claim: Any, data: Data) -> dict[str, Any]:
         "lower_bound": found.at_least,
         "basis": found.basis,
         "verdict": claim.verdict(found),
+        "too_small": claim.too_small(found),
     }
 
 
@@ -141,8 +142,8 @@ def report(
     """What was claimed and what was found, figure after figure, and how it was made."""
     figures = request.chosen
     name = "all figures and tables" if "all" in request.figures else ", ".join(f.name for f in figures)
-    blocks: list[Block] = [("h1", f"BADDr reproduced: {name}"), ("p", _opening(request, manifest))]
-    blocks += _overview(found)
+    blocks: list[Block] = [("h1", f"BADDr reproduced: {name}"), ("note", _in_short(request, found))]
+    blocks += [("p", _opening(request, manifest)), *_overview(found)]
     for figure in figures:
         blocks += _figure(figure, found[figure.name])
     blocks += [("h2", "How to read this"), ("list", METHOD)]
@@ -160,26 +161,37 @@ def _opening(request: Any, manifest: dict[str, Any]) -> str:
     )
 
 
+def _in_short(request: Any, found: dict[str, dict[str, Any]]) -> str:
+    """What came of it, in a plain sentence or two."""
+    claims = [claim for scores in found.values() for claim in scores["claims"]]
+    verdicts = [claim["verdict"] for claim in claims]
+    small = sum(bool(claim["too_small"]) for claim in claims)
+    judged = len(claims) - small
+    held, failed, open_ = (verdicts.count(verdict) for verdict in MARKS)
+    said = f"Of {len(claims)} claims of the paper this could judge {judged}: {held} held, {failed} did not"
+    said += f", and for {open_ - small} the interval reaches to both sides." if open_ - small else "."
+    if small:
+        said += f" For the other {small} the experiment is too small"
+        said += "; `--preset paper` has the sizes that they need." if request.preset == "quick" else "."
+    return said
+
+
 def _overview(found: dict[str, dict[str, Any]]) -> list[Block]:
-    """The verdicts, first in a sentence and then claim by claim."""
-    verdicts = [claim["verdict"] for scores in found.values() for claim in scores["claims"]]
-    counts = {verdict: verdicts.count(verdict) for verdict in MARKS}
-    sentence = (
-        f"Of {len(verdicts)} claims {counts['held']} held, {counts['not held']} did not hold, and "
-        f"{counts['undecided']} are undecided: their interval reaches to both sides."
-    )
+    """The verdicts, claim by claim."""
     rows = [
         [scores["figure"], claim["says"], _amount(claim), claim["region"], _verdict(claim, scores)]
         for scores in found.values()
         for claim in scores["claims"]
     ]
-    header = ["figure", "the paper says", "found, 95 % interval", "needed", "verdict"]
-    return [("h2", "Verdicts"), ("p", sentence), ("table", header, rows)]
+    header = ["figure", "the paper says", "found, 99.5 % interval", "needed", "verdict"]
+    return [("h2", "Verdicts"), ("table", header, rows)]
 
 
 def _verdict(claim: dict[str, Any], scores: dict[str, Any]) -> str:
     exact = claim["found"]["low"] == claim["found"]["high"] is not None
-    return MARKS[claim["verdict"]] + (" (reduced size)" if scores["reduced"] and not exact else "")
+    why = "reduced size" if scores["reduced"] and not exact else ""
+    why = claim["too_small"] or why
+    return MARKS[claim["verdict"]] + (f" ({why})" if why else "")
 
 
 def _figure(figure: Figure, scores: dict[str, Any]) -> list[Block]:
@@ -191,7 +203,7 @@ def _figure(figure: Figure, scores: dict[str, Any]) -> list[Block]:
     ]
     if figure.note:
         blocks.append(("note", figure.note))
-    header = ["the paper says", "measured", "paper", "ours, 95 % interval", "over", "needed", "verdict"]
+    header = ["the paper says", "measured", "paper", "ours, 99.5 % interval", "over", "needed", "verdict"]
     rows = [
         [c["says"], c["what"], c["paper"], _amount(c), c["basis"], c["region"], _verdict(c, scores)]
         for c in scores["claims"]
@@ -217,22 +229,26 @@ def _score_table(curves: list[dict[str, Any]]) -> Block:
 
 
 METHOD = [
-    "A claim of the paper is read as a region for a quantity. It is held where the whole interval of ours "
-    "lies in the region, not held where none of it does, and undecided otherwise. Where the paper says "
+    "A claim of the paper is read as a region for a quantity. It is held where the whole 99.5 % interval of "
+    "ours lies in the region, not held where none of it does, and undecided otherwise. Where the paper says "
     "nearly, similar or the same, the margin is our choice; it is part of the region.",
-    "Intervals are 95 % percentile bootstraps of 2000 resamples, widened as Student's t is for few units "
-    "(Welch's degrees of freedom for differences of independent samples). Two curves with the same seeds "
-    "and runs are compared unit by unit.",
+    f"There is no verdict from fewer than {FEWEST_RUNS} runs, from fewer than {FEWEST_ENSEMBLES} ensembles "
+    "where runs share trained networks, or from curves that are shorter than the claim speaks of: the "
+    "verdict then says what there was too little of.",
+    "Intervals of claims are Student's t at 99.5 % (Welch's degrees of freedom for independent samples; two "
+    "curves with the same seeds and runs are compared unit by unit), so that held is wrong in at most 5 of "
+    "100 cases even where units are skewed. Where a domain has a rare disaster (the wrong door, a collision, "
+    "a goal that is not found), the interval allows for -log(.0025) = 6 more of them than were seen.",
+    "Intervals of scores are 95 % percentile bootstraps of 2000 resamples, widened as Student's t is for few "
+    "units. Bands of fewer than four units are not drawn.",
     "The unit is a run. Where a curve has several ensembles, the unit is the ensemble: all of its runs "
-    "share the networks that its seed drew. A curve of networks with a single ensemble says nothing about "
-    "how another training would have fared.",
+    "share the networks that its seed drew.",
     "First tenth and last quarter are of a curve's episodes, or of the shorter curve's where two are "
     "compared; POMCP does not learn, and its mean is over all episodes. The interquartile mean is over "
     "units. All episodes: the mean, which is the area under the curve by its length.",
     "Episodes to equal return: until the mean over the last fiftieth of DPFRL's episodes first reaches "
-    "the goal. Where DPFRL ended below it, the number is a lower bound (more than). With fewer than four "
-    "learners it is not judged.",
-    "At reduced size a verdict is about these sizes: shorter curves and fewer runs than the paper's.",
+    "the goal. Where DPFRL ended below it, the number is a lower bound (more than).",
+    "At reduced size a verdict is about these sizes: fewer runs than the paper's.",
 ]
 
 

@@ -26,7 +26,7 @@ from baddr.files.toml import merge, read_toml, to_toml
 from baddr.files.writing import write
 from baddr.lab.experiment import AnyExperiment, of_folder, to_config
 from baddr.lab.progress import amount
-from baddr.paper.claims import Data
+from baddr.paper.claims import FEWEST_STEPS, Data
 from baddr.paper.figures import Figure, Sizes, chosen, part_name, parts
 
 TIMED_SECONDS = 10.0  # that a part of the run-time comparison times steps for
@@ -263,7 +263,9 @@ def time_steps(experiment: AnyExperiment, progress: Any) -> dict[str, Any]:
     step = lambda runs: jax.block_until_ready(advance(runs, agent, world, jnp.int32(2**30), 1)[0])
     runs = step(step(runs))
     started, seconds = time.monotonic(), []
-    while len(seconds) < 3 or (time.monotonic() - started < TIMED_SECONDS and len(seconds) < TIMED_STEPS):
+    while len(seconds) < FEWEST_STEPS or (
+        time.monotonic() - started < TIMED_SECONDS and len(seconds) < TIMED_STEPS
+    ):
         before = time.perf_counter()
         runs = step(runs)
         seconds.append(time.perf_counter() - before)
@@ -321,7 +323,8 @@ def load(figure: Figure, sizes: Sizes, folder: Reproduction) -> Data:
                 timings[curve.name] = json.loads(folder.timing(name).read_text())
             else:
                 results.setdefault(curve.name, {})[seed] = _columns(folder.part(name))
-    return Data(results, timings, memory())
+    networks = (c.name for c in figure.curves(sizes) if agent_class(c.experiment.agent).variant == "network")
+    return Data(results, timings, memory(), networks=frozenset(networks))
 
 
 def _columns(folder: Folder) -> Arrays:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
+from baddr.domains.entry import Entry, Names, Preset, Quantity, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import LatentSettings, Network, Pretrain
@@ -63,7 +63,10 @@ class CollisionAvoidanceSettings:
 def names(settings: CollisionAvoidanceSettings) -> Names:
     cells = tuple(map(str, range(settings.size)))
     features = (("column", cells), ("row", cells), ("obstacle's row", cells))
-    return Names(state=features, action=("down", "stay", "up"), observation=features)
+    moves = ("down", "stay", "up")
+    truth = (settings.down, 1 - settings.down - settings.up, settings.up)
+    model = Quantity("obstacle", "p(the obstacle moves)", moves, truth)
+    return Names(state=features, action=moves, observation=features, model=(model,))
 
 
 PAPER = Preset(

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Rejection
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
+from baddr.domains.entry import Entry, Names, Preset, Quantity, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
@@ -57,6 +57,9 @@ def names(settings: GridverseSettings) -> Names:
         state=(("y", cells), ("x", cells), ("heading", ("north", "east", "south", "west"))),
         action=("forward", "turn-left", "turn-right"),
         observation=tuple((f"{d} ahead {column}", kinds) for d in cells for column in columns),
+        model=(
+            Quantity("advance", "cells that forward walks", ("forward",), (float(settings.forward_length),)),
+        ),
     )
 
 

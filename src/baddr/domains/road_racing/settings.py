@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Rejection
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
+from baddr.domains.entry import Entry, Names, Preset, Quantity, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import LatentSettings, Network, Pretrain
@@ -47,6 +47,14 @@ def names(settings: RoadRacingSettings) -> Names:
         state=(("lane", tuple(map(str, range(settings.lanes)))), *cars),
         action=("up", "stay", "down"),
         observation=(("distance", distances),),
+        model=(
+            Quantity(
+                "speed",
+                "speed: p(a car comes nearer)",
+                tuple(f"lane {i}" for i in range(settings.lanes)),
+                tuple((i + 1) / (settings.lanes + 1) for i in range(settings.lanes)),
+            ),
+        ),
     )
 
 

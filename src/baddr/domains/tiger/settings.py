@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
+from baddr.domains.entry import Entry, Names, Preset, Quantity, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
@@ -52,6 +52,14 @@ def names(settings: Doors) -> Names:
         state=(("good door", sides),),
         action=("open-left", "open-right", "listen"),
         observation=(("heard", (*sides, "null")),),
+        model=(
+            Quantity(
+                "accuracy",
+                "p(hear the good door)",
+                tuple(f"good door {side}" for side in sides),
+                (settings.accuracy,),
+            ),
+        ),
     )
 
 
