@@ -22,3 +22,7 @@ TABULATED_AT_ONCE = 64
 # Rejection sampling on a GPU, where draws of a particle share a reading of its weights; nine lanes need 5 or
 # 6.
 TRIES_AT_ONCE = 6
+# Runs whose particles are moved together on a GPU: with 1024 particles about a gigabyte of messages.
+FEW_AT_ONCE = 64
+# Rows of remembered episodes that are gone through side by side on a GPU; on a CPU one after the other.
+REMEMBERED_ROWS_AT_ONCE = 8
