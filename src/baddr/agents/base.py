@@ -117,13 +117,23 @@ def bayesian(request: Request, prior: Prior, groups: Mapping[str, Any], planner:
 
         refuse_malformed(groups, gba, filter, planner)
     describe = describe and described(describe, prior.like)
-    agent = fast_agent(Agent(gba, filter, planner or _uniform(), describe, request.trace))
+    moves = rejuvenation(domain, prior.like, filter)
+    agent = fast_agent(Agent(gba, filter, planner or _uniform(), describe, request.trace, moves))
 
     def train(progress: Progress | None) -> "tuple[Life, Test | None]":
         posterior, test = prior.train(progress)
         return BayesianLife(with_posterior(agent, posterior), domain.pomdp), test
 
     return Built(BayesianLife(agent, domain.pomdp), train)
+
+
+def rejuvenation(domain: "Domain", posterior: "Posterior", filter: Any) -> Any:
+    """The moves that a filter asks for; most ask for none."""
+    if not getattr(filter, "rejuvenate", False):
+        return None
+    from baddr.agents.moves import moves_of
+
+    return moves_of(domain, posterior, filter)
 
 
 def made_for(domain: "Domain", value: Any) -> Any:

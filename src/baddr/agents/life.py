@@ -114,7 +114,7 @@ class BayesianLife(Life):
             "discounted_return": values.pop("discounted_return")[ended],
             "length": steps.t[ended] + 1,
         }
-        columns |= {name: value[ended] for name, value in values.items()}
+        columns |= {name: value[ended] for name, value in values.items() if value is not None}
         for name, value in steps.model.items():
             value = value[ended]
             if value.ndim == 1:
@@ -148,7 +148,8 @@ class BayesianLife(Life):
         return {"search": planner.stream} if isinstance(planner, FastSearch | FastTree) else {}
 
     def bytes_of_state(self) -> int:
-        return bytes_of(self.like().belief)
+        like = self.like()
+        return bytes_of((like.belief, like.memory))
 
     def bytes_per_run(self) -> int:
         """Its belief (twice: before and after an update) and its search tree."""

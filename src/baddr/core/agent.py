@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.core.belief_update import Info, initial_belief, next_episode, select
+from baddr.core.belief_update import Info, initial_belief, next_episode, resampled, select
 from baddr.core.filters import Filter
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.particles import Particles, mass_of
 from baddr.core.planner import Plan, Planner, PreparedPlanner, best_action
 from baddr.core.pomdp import POMDP, Action, Observation, Scalar
 from baddr.core.posterior import Posterior
+from baddr.core.rejuvenation import Memory, Moves, Rejuvenation, is_due, remember
 
 # Columns about the belief over models.
 Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Array]]
@@ -33,6 +34,7 @@ class Agent(eqx.Module):
     planner: Planner
     describe: Describe | None = eqx.field(static=True)
     trace: bool = eqx.field(static=True)  # keep the belief after every step
+    rejuvenation: Rejuvenation | None
 
     def __init__(
         self,
@@ -41,8 +43,10 @@ class Agent(eqx.Module):
         planner: Any,
         describe: Describe | None = None,
         trace: bool = False,
+        rejuvenation: Rejuvenation | None = None,
     ):
         self.gba, self.filter, self.describe, self.trace = gba, filter, describe, trace
+        self.rejuvenation = rejuvenation
         self.planner = planner if isinstance(planner, Planner) else planner.build()
 
     def initial_belief(self, key: Key[Array, ""]) -> Particles:
@@ -97,6 +101,9 @@ class Tally(NamedTuple):
     resamplings: Int[Array, "*runs"]
     filled_particles: Int[Array, "*runs"]
     impossible_observations: Int[Array, "*runs"]
+    rejuvenations: Int[Array, "*runs"] | None = None  # of an agent that has them
+    moved_particles: Int[Array, "*runs"] | None = None
+    relabelled_particles: Int[Array, "*runs"] | None = None
 
 
 class Run(NamedTuple):
@@ -110,6 +117,7 @@ class Run(NamedTuple):
     tally: Tally
     failed: Bool[Array, "*runs"]  # its belief holds a NaN: the run stops here
     prepared: PyTree = ()  # by the planner, for this episode
+    memory: Memory | tuple[()] = ()  # for rejuvenation
 
 
 class Step(NamedTuple):
@@ -156,9 +164,11 @@ def start(key: Key[Array, ""], agent: Agent, world: POMDP) -> Run:
     key_belief, key_s = jr.split(jr.fold_in(key, 0))
     zero = jnp.int32(0)
     belief = agent.initial_belief(key_belief)
-    s, tally = world.initial_state(key_s), empty_tally(belief.num_particles)
+    s, tally = world.initial_state(key_s), empty_tally(agent)
     prepared = agent.prepare(jr.fold_in(key_belief, 1), belief)
-    return Run(key, zero, zero, s, belief, tally, jnp.array(False), prepared)
+    moves = agent.rejuvenation
+    memory = () if moves is None else moves.codes.empty(moves.capacity)
+    return Run(key, zero, zero, s, belief, tally, jnp.array(False), prepared, memory)
 
 
 def step(run: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
@@ -170,8 +180,9 @@ def step(run: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> 
     plan = jax.tree.map(lambda x: x[0], agent.plan(*given))
     outcome = act(world, keys, run.s, plan)
     last = active & (outcome.terminal | (run.t + 1 >= world.horizon))
-    belief, seen = learn(agent, run.belief, keys, outcome, last, active, run.prepared)
-    after, record = move(agent, world, run._replace(belief=belief), outcome, plan, seen, last, active)
+    mind, seen = learn(agent, (run.belief, run.memory), keys, outcome, last, active, run.prepared)
+    run = run._replace(belief=mind[0], memory=mind[1])
+    after, record = move(agent, world, run, outcome, plan, seen, last, active)
     return after, record
 
 
@@ -202,27 +213,38 @@ class Seen(NamedTuple):
     model: dict[str, Array]
     state: list[Float[Array, " values"]]  # with `trace`
     prepared: PyTree  # for the episode that this step is in, or that comes next
+    moves: Moves | None = None
 
 
-def masked(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree) -> Any:
-    """What the function gives, or zeros where it is not needed."""
+def masked(
+    function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree, few: bool = False
+) -> Any:
+    """What the function gives, or zeros where it is not needed; `few` runs at a time need it, or all."""
     return jax.tree.map(lambda x: jnp.where(needed, x, 0), function(*arguments))
+
+
+Mind = tuple[Particles, Memory | tuple[()]]  # what a run believes, and what it remembers
 
 
 def learn(
     agent: Agent,
-    belief: Particles,
+    mind: Mind,
     keys: StepKeys,
     outcome: Outcome,
     last: Bool[Array, ""],
     active: Bool[Array, ""],
     prepared: PyTree,
     where: Callable[..., Any] = masked,
-) -> tuple[Particles, Seen]:
+) -> tuple[Mind, Seen]:
     """One run's belief after a step; the next episode's prior after the `last` one."""
+    (belief, memory), moves = mind, None
     belief, info = agent.update(keys.update, belief, outcome.a, outcome.o, outcome.terminal, active)
     failed = ~is_finite(belief)
     model, ended = {}, last & ~failed
+    if agent.rejuvenation is not None:
+        memory = recall(agent, memory, outcome, info, active)
+        key = jr.fold_in(keys.update, 1)
+        (belief, memory), moves = rejuvenate(agent.rejuvenation, key, belief, memory, ended, where)
     if agent.describe is not None:
         describe, posterior = agent.describe, agent.gba.posterior
         about = lambda key, belief: describe(key, posterior, belief)
@@ -237,7 +259,42 @@ def learn(
     if jax.tree.leaves(prepared):
         prepare = lambda key, belief: agent.prepare(key, belief)  # a method would have to be hashable
         prepared = select(ended, where(prepare, ended, jr.fold_in(keys.plan, 1), after), prepared)
-    return after, Seen(info, failed, model, state, prepared)
+    return (after, memory), Seen(info, failed, model, state, prepared, moves)
+
+
+def recall(agent: Agent, memory: Any, outcome: Outcome, info: Info, active: Bool[Array, ""]) -> Memory:
+    """What a run remembers after a step, and how many of its particles' ancestors are left."""
+    codes = agent.rejuvenation.codes  # type: ignore[union-attr]
+    learned = ~info.impossible & (agent.filter.learn_terminal | ~outcome.terminal)
+    memory = remember(codes, memory, outcome.a, outcome.o, learned, active)
+    share = info.distinct_ancestors / agent.filter.num_particles
+    return memory._replace(survivors=jnp.where(active, memory.survivors * share, memory.survivors))
+
+
+def rejuvenate(
+    moves: Rejuvenation,
+    key: Key[Array, ""],
+    belief: Particles,
+    memory: Any,
+    ended: Bool[Array, ""],
+    where: Callable[..., Any] = masked,
+) -> tuple[tuple[Particles, Memory], Moves]:
+    """After an episode that left few ancestors: the particles resampled and moved, and how many of them."""
+    due = ended & is_due(memory, belief.effective_sample_size(), belief.num_particles)
+
+    def function(key: Key[Array, ""], belief: Particles, memory: Memory) -> tuple[Particles, Moves]:
+        key_resample, key_move = jr.split(key)
+        equal = resampled(key_resample, belief)
+        states, moved = moves.move(key_move, equal.states, memory)
+        return Particles(states, equal.log_weights), moved
+
+    after, moved = where(function, due, key, belief, memory, few=True)
+    memory = memory._replace(
+        first=memory.first | ended,
+        survivors=jnp.where(due, 1, memory.survivors),
+        steps_at_move=jnp.where(due, memory.steps, memory.steps_at_move),
+    )
+    return (select(due, after, belief), memory), moved
 
 
 def move(
@@ -251,7 +308,7 @@ def move(
     active: Bool[Array, ""],
 ) -> tuple[Run, Step]:
     """Where one run stands after a step, and the step's record."""
-    tally = _add(run.tally, world.discount, run.t, outcome.r, plan, seen.info)
+    tally = _add(run.tally, world.discount, run.t, outcome.r, plan, seen)
     ended = last & ~seen.failed
     on = run._replace(
         t=run.t + 1,
@@ -260,10 +317,11 @@ def move(
         failed=run.failed | seen.failed,
         prepared=seen.prepared,
     )
-    empty = empty_tally(agent.filter.num_particles)
+    empty = empty_tally(agent)
     next_ = on._replace(episode=run.episode + 1, t=jnp.int32(0), s=outcome.first, tally=empty)
-    belief, rest = run.belief, lambda run: run._replace(belief=())
-    after = select(active, select(ended, rest(next_), rest(on)), rest(run))._replace(belief=belief)
+    belief, memory, rest = run.belief, run.memory, lambda run: run._replace(belief=(), memory=())
+    after = select(active, select(ended, rest(next_), rest(on)), rest(run))
+    after = after._replace(belief=belief, memory=memory)
     record = Step(
         active=active,
         episode=run.episode,
@@ -289,13 +347,15 @@ def state_marginals(belief: Particles, sizes: tuple[int, ...]) -> list[Float[Arr
     return [mass_of(s[:, i], belief.weights, size) for i, size in enumerate(sizes)]
 
 
-def empty_tally(num_particles: int) -> Tally:
-    zero, n = jnp.int32(0), jnp.int32(num_particles)
-    return Tally(jnp.float32(0), jnp.float32(0), zero, jnp.float32(num_particles), n, zero, zero, zero)
+def empty_tally(agent: Agent) -> Tally:
+    zero, n = jnp.int32(0), agent.filter.num_particles
+    moves = () if agent.rejuvenation is None else (zero, zero, zero)
+    return Tally(jnp.float32(0), jnp.float32(0), zero, jnp.float32(n), jnp.int32(n), zero, zero, zero, *moves)
 
 
-def _add(tally: Tally, discount: float, t: Int[Array, ""], r: Scalar, plan: Plan, info: Info) -> Tally:
-    return Tally(
+def _add(tally: Tally, discount: float, t: Int[Array, ""], r: Scalar, plan: Plan, seen: Seen) -> Tally:
+    info = seen.info
+    after = tally._replace(
         return_=tally.return_ + r,
         discounted_return=tally.discounted_return + jnp.float32(discount) ** t.astype(jnp.float32) * r,
         simulated_steps=tally.simulated_steps + plan.num_steps,
@@ -304,6 +364,11 @@ def _add(tally: Tally, discount: float, t: Int[Array, ""], r: Scalar, plan: Plan
         resamplings=tally.resamplings + info.resampled.astype(jnp.int32),
         filled_particles=tally.filled_particles + info.num_filled,
         impossible_observations=tally.impossible_observations + info.impossible.astype(jnp.int32),
+    )
+    if seen.moves is None:
+        return after
+    return after._replace(  # at the end of the episode, if at all
+        rejuvenations=seen.moves.times, moved_particles=seen.moves.moved, relabelled_particles=seen.moves.relabelled
     )
 
 

@@ -58,6 +58,12 @@ def next_episode(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Parti
     return Particles(AugmentedState(s, belief.states.theta), belief.log_weights)
 
 
+def resampled(key: Key[Array, ""], belief: Particles) -> Particles:
+    """As many particles of equal weight."""
+    n = belief.num_particles
+    return Particles(belief.at(systematic_indices(key, belief.weights, n)), uniform_weights(n))
+
+
 # Importance sampling.
 
 

@@ -46,10 +46,16 @@ class Importance:
     """Weigh with the parameters after U, as the authors' program does."""
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
+    rejuvenate: bool = False
+    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents ba-pomcp
+    and fba-pomcp)."""
+    history: int = 8192
+    """Steps that a run remembers for --filter.rejuvenate. It moves no more particles when these are full."""
 
     def problems(self) -> list[str]:
         return wrong(
             (self.num_particles >= 1, "filter.num-particles must be at least 1"),
+            (self.history >= 1, "filter.history must be at least 1"),
             (self.resample_below >= 0, "filter.resample-below must not be negative"),
         )
 
@@ -78,10 +84,16 @@ class Rejection:
     """Proposals per particle before the depletion policy takes over."""
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
+    rejuvenate: bool = False
+    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents ba-pomcp
+    and fba-pomcp)."""
+    history: int = 8192
+    """Steps that a run remembers for --filter.rejuvenate. It moves no more particles when these are full."""
 
     def problems(self) -> list[str]:
         return wrong(
             (self.num_particles >= 1, "filter.num-particles must be at least 1"),
+            (self.history >= 1, "filter.history must be at least 1"),
             (self.max_tries >= 1, "filter.max-tries must be at least 1"),
         )
 

@@ -44,11 +44,12 @@ def fast_planner(planner: Planner, pomdp: POMDP) -> Planner:
 def fast_agent(agent: Agent) -> Agent:
     """The same agent, to be run a thousand times."""
     gba = fast_pomdp(agent.gba)
-    return Agent(gba, agent.filter, fast_planner(agent.planner, gba), agent.describe, agent.trace)
+    planner = fast_planner(agent.planner, gba)
+    return Agent(gba, agent.filter, planner, agent.describe, agent.trace, agent.rejuvenation)
 
 
 def with_posterior(agent: Agent, posterior: Posterior) -> Agent:
     """The agent with another posterior of the same kind and shapes."""
     models: Models = models_of(posterior)
     gba = GBAPOMDP(agent.gba.pomdp, models)
-    return Agent(gba, agent.filter, agent.planner, agent.describe, agent.trace)
+    return Agent(gba, agent.filter, agent.planner, agent.describe, agent.trace, agent.rejuvenation)

@@ -16,12 +16,13 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from baddr.core import agent as life
-from baddr.core.agent import Agent, Outcome, Run, Step, StepKeys
-from baddr.core.particles import Particles
+from baddr.core.agent import Agent, Mind, Outcome, Run, Step, StepKeys
+from baddr.core.particles import tree_at_index
 from baddr.core.planner import Plan
 from baddr.core.pomdp import POMDP
 from baddr.fast.choose import fast_agent
 from baddr.fast.loops import one_by_one, one_by_one_in_place
+from baddr.fast.tuning import FEW_AT_ONCE
 
 
 @eqx.filter_jit
@@ -52,23 +53,23 @@ def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]
     outcome = one_by_one(partial(life.act, world))(keys, runs.s, plan)
     last = active & (outcome.terminal | (runs.t + 1 >= world.horizon))
     learn = one_by_one_in_place(partial(_learn, agent))
-    belief, seen = learn(runs.belief, keys, outcome, last, active, runs.prepared)
+    mind, seen = learn((runs.belief, runs.memory), keys, outcome, last, active, runs.prepared)
     move = one_by_one(partial(_move, agent, world))
-    runs, record = move(runs._replace(belief=()), outcome, plan, seen, last, active)
-    return runs._replace(belief=belief), record
+    runs, record = move(runs._replace(belief=(), memory=()), outcome, plan, seen, last, active)
+    return runs._replace(belief=mind[0], memory=mind[1]), record
 
 
 def _learn(
     agent: Agent,
-    belief: Particles,
+    mind: Mind,
     keys: StepKeys,
     outcome: Outcome,
     last: Bool[Array, ""],
     active: Bool[Array, ""],
     prepared: PyTree,
-) -> tuple[Particles, "Packed"]:
-    belief, seen = life.learn(agent, belief, keys, outcome, last, active, prepared, where=if_any)
-    return belief, pack(seen)
+) -> tuple[Mind, "Packed"]:
+    mind, seen = life.learn(agent, mind, keys, outcome, last, active, prepared, where=if_any)
+    return mind, pack(seen)
 
 
 def _move(
@@ -114,24 +115,52 @@ def _of_a_word(dtype: Any) -> Any:
     return dtype if dtype.itemsize == 4 else jnp.float32
 
 
-def if_any(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree) -> Any:
-    """`core.agent.masked`, but under `vmap` the function runs only if anybody needs it."""
+def if_any(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree, few: bool = False) -> Any:
+    """`core.agent.masked`, but under `vmap` the function runs only if anybody needs it; where `few` do, for
+    blocks of those alone."""
 
     def either(function: Callable[..., Any], needed: Bool[Array, ""], arguments: PyTree) -> Any:
         function = jax.jit(function)  # so that it is traced once
-        shapes = jax.eval_shape(function, *arguments)
-        nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        nothing = zeros_like_result(function, *arguments)
         return jax.lax.cond(needed, function, lambda *_: nothing, *arguments)
 
     one = custom_vmap(lambda needed, arguments: either(function, needed, arguments))
 
     @one.def_vmap
     def many(n: int, batched: PyTree, needed: Bool[Array, "*n"], arguments: PyTree) -> tuple[PyTree, PyTree]:
+        mine = jnp.broadcast_to(needed, (n,))
+        if few:
+            every = jax.tree.map(
+                lambda x, has_axis: x if has_axis else jnp.broadcast_to(x, (n, *x.shape)), arguments, batched[1]
+            )
+            found = in_blocks(function, mine, every)
+            return found, jax.tree.map(lambda _: True, found)
         in_axes = tuple(jax.tree.map(lambda has_axis: 0 if has_axis else None, batched[1]))
         # A select would compute it for all runs at every step.
         found = either(jax.vmap(function, in_axes), jnp.any(needed), arguments)
-        mine = jnp.broadcast_to(needed, (n,))
         found = jax.vmap(lambda mine, x: jax.tree.map(lambda x: jnp.where(mine, x, 0), x))(mine, found)
         return found, jax.tree.map(lambda _: True, found)
 
     return one(needed, arguments)
+
+
+def in_blocks(function: Callable[..., Any], needed: Bool[Array, " n"], arguments: PyTree) -> PyTree:
+    """The function of those who need it, a block of them at a time; zeros for the others."""
+    n, size = needed.shape[0], min(needed.shape[0], FEW_AT_ONCE)
+    order = jnp.argsort(~needed, stable=True).astype(jnp.int32)  # who needs it, first
+    number = jnp.sum(needed, dtype=jnp.int32)
+    nothing = zeros_like_result(jax.vmap(function), *arguments)
+
+    def block(now: tuple[Array, PyTree]) -> tuple[Array, PyTree]:
+        done, found = now
+        place = done + jnp.arange(size, dtype=jnp.int32)
+        who = order[jnp.minimum(place, n - 1)]
+        new = jax.vmap(function)(*tree_at_index(arguments, who))
+        out = jnp.where(place < number, who, n)
+        return done + size, jax.tree.map(lambda x, y: x.at[out].set(y, mode="drop"), found, new)
+
+    return jax.lax.while_loop(lambda now: now[0] < number, block, (jnp.int32(0), nothing))[1]
+
+
+def zeros_like_result(function: Callable[..., Any], *arguments: PyTree) -> Any:
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(function, *arguments))

@@ -24,3 +24,7 @@ TABULATED_AT_ONCE = 64
 TRIES_AT_ONCE = 6
 # Bytes that a step of a particle with shared networks touches, about: 256 of them at a time.
 BYTES_OF_LATENT = 256
+# Runs whose particles are moved together on a GPU: with 1024 particles about a gigabyte of messages.
+FEW_AT_ONCE = 64
+# Rows of remembered episodes that are gone through side by side on a GPU; on a CPU one after the other.
+REMEMBERED_ROWS_AT_ONCE = 8

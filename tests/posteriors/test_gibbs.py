@@ -1,0 +1,138 @@
+"""Rejuvenation leaves the exact posterior as it is: draws from it, moved, have the moments that they had."""
+
+from functools import cache
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from baddr import prng
+from baddr.core import exact
+from baddr.core.gba_pomdp import AugmentedState
+from baddr.core.rejuvenation import is_due, remember
+from baddr.domains import tiger
+from baddr.posteriors import Counts, Dirichlet
+from baddr.posteriors.gibbs import GibbsCounts, gibbs_counts, relabellings
+
+LISTEN, NULL = tiger.LISTEN, tiger.NULL
+DOMAIN = tiger.make_domain()
+POSTERIOR = Dirichlet(DOMAIN.counts, *tiger.SIZES)
+P0 = np.full(2, 0.5)
+# (a, o), episode after episode: sounds that agree, that differ, an episode of one opening alone.
+EPISODES = (((2, 0), (2, 0), (2, 1), (0, 2)), ((1, 2),), ((2, 1), (2, 1), (2, 1), (2, 1), (1, 2)), ((2, 0), (2, 0)))
+DRAWS = 20_000
+
+
+@cache
+def mixture():
+    """p(s, counts | h), enumerated."""
+    tables = exact.DirichletTables(*(np.asarray(x, np.float64) for x in DOMAIN.counts))
+    b = exact.initial_mixture(tables, P0)
+    for h in EPISODES:
+        b = exact.next_episode(b, P0)
+        for a, o in h:
+            b, _ = exact.mixture_update(tables, b, a, o)
+    return tables, [(theta, s, w[s]) for theta, w in b.items() for s in (0, 1) if w[s] > 0]
+
+
+def exact_draws(seed, n):
+    """n of them as stacked (s, theta)."""
+    tables, components = mixture()
+    p = np.array([w for *_, w in components])
+    drawn = np.random.default_rng(seed).choice(len(p), size=n, p=p / p.sum())
+    counts = [tables.counts(theta) for theta, _, _ in components]
+    T, O = (np.stack([c[i] for c in counts])[drawn].astype(np.float32) for i in range(2))
+    s = np.array([s for _, s, _ in components], np.int32)[drawn, None]
+    return AugmentedState(jnp.asarray(s), Counts(jnp.asarray(T), jnp.asarray(O)))
+
+
+def memory_of(moves, episodes):
+    memory = moves.codes.empty(moves.capacity)
+    yes = jnp.array(True)
+    for h in episodes:
+        memory = memory._replace(first=yes)
+        for a, o in h:
+            memory = remember(moves.codes, memory, jnp.int32(a), jnp.array([o], jnp.int32), yes, yes)
+    return memory
+
+
+def features(states):
+    """What moments are taken of: s, and the counts of what was heard and where doors led, less the prior."""
+    seen = [np.asarray(x) - np.asarray(y) for x, y in zip(states.theta, DOMAIN.counts, strict=True)]
+    flat = np.concatenate([np.asarray(states.s), *(x.reshape(len(x), -1) for x in seen)], axis=1)
+    return flat[:, flat.any(axis=0)]
+
+
+def moments(states):
+    x = features(states)
+    return np.concatenate([x, (x[:, :, None] * x[:, None]).reshape(len(x), -1)], axis=1)
+
+
+def worst(states, seed=0):
+    """The largest distance of a first or second moment from the exact one, in standard errors."""
+    tables, components = mixture()
+    p = np.array([w for *_, w in components])
+    counts = [tables.counts(theta) for theta, _, _ in components]
+    T, O = (jnp.asarray(np.stack([c[i] for c in counts]), jnp.float32) for i in range(2))
+    every = moments(AugmentedState(jnp.array([[s] for _, s, _ in components]), Counts(T, O)))
+    found = moments(states)
+    mean = p @ every
+    error = np.sqrt(np.maximum(p @ every**2 - mean**2, 1e-12) / len(found))
+    return np.max(np.abs(found.mean(0) - mean) / np.maximum(error, 1e-9))
+
+
+def moves_with(**changes):
+    moves = gibbs_counts(POSTERIOR, P0, horizon=4, capacity=64)
+    assert moves.permutations == ((1, 0),)
+    return eqx.tree_at(lambda m: m, moves, type(moves)(**{**vars(moves), **changes}))
+
+
+def moved(moves, seed, n):
+    states, memory = exact_draws(seed, n), memory_of(moves, EPISODES)
+    return eqx.filter_jit(lambda m, s: m.move(prng.key(seed), s, memory))(moves, states)
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3])
+def test_a_sweep_leaves_the_exact_posterior_as_it_is(rows_at_once):
+    states, info = moved(moves_with(rows_at_once=rows_at_once), 1, DRAWS)
+    assert worst(exact_draws(1, DRAWS)) < 4  # the test itself
+    assert worst(states) < 4
+    assert int(info.relabelled) > 0.2 * DRAWS and int(info.moved) > 0.5 * DRAWS
+
+
+def test_relabelling_alone_leaves_it_as_it_is():
+    moves = moves_with()
+    states, accepted = jax.jit(jax.vmap(moves.relabel))(jr.split(prng.key(2), DRAWS), exact_draws(2, DRAWS))
+    assert worst(states) < 4 and 0.2 < np.mean(accepted) < 0.9
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_draws_stay_as_they_are():
+    states, _ = moved(moves_with(), 3, 100_000)
+    assert worst(states) < 4
+
+
+class Expected(GibbsCounts):
+    """Broken on purpose: the expected model in place of a drawn one."""
+
+    def model(self, key, theta):
+        drawn = super().model(key, theta)
+        T, O = (x / x.sum(-1, keepdims=True) for x in theta)
+        return drawn._replace(T=jnp.transpose(T, (2, 1, 3, 0)), O=jnp.transpose(O, (1, 2, 3, 0)))
+
+
+class Careless(GibbsCounts):
+    """Broken on purpose: relabelling without the prior's ratio."""
+
+    def log_score(self, theta):
+        return jnp.zeros(())
+
+
+@pytest.mark.parametrize("broken", [Expected, Careless])
+def test_a_broken_move_is_noticed(broken):
+    moves = broken(**vars(moves_with()))
+    states, _ = moved(moves, 1, DRAWS)
+    assert worst(states) > 6
