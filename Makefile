@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test slow golden check bench mutants clean
+.PHONY: run test slow golden matrix check bench mutants clean
 
 run: .venv/installed
 	$(BIN)/baddr run tiger
@@ -16,6 +16,10 @@ slow: .venv/installed
 # What 25 tiny experiments leave, bit for bit, against the record of it. Five minutes.
 golden: .venv/installed
 	$(BIN)/pytest -n auto --slow tests/test_golden.py
+
+# Every domain with every agent, compiled and run through every command. Half an hour or more.
+matrix: .venv/installed
+	$(BIN)/pytest -n auto --slow tests/test_product.py
 
 check: .venv/installed
 	$(BIN)/ruff check .
