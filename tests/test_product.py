@@ -29,8 +29,7 @@ from baddr.cli.parse import parse_with_domain
 from baddr.cli.run import Run
 from baddr.lab.build import build_domain
 from baddr.lab.chunk import Work, no_rows
-from baddr.lab.engine import LOCAL
-from baddr.lab.runner import sized
+from baddr.lab.runner import LOCAL, sized
 
 ROOT = Path(__file__).parent.parent
 
@@ -137,9 +136,9 @@ def with_history(command: str, domain: str, agent: str, folder: Path) -> str:
 
 # --- every domain with every agent ---------------------------------------------------------------------
 
-# Nearly all of the time goes into compiling. So by default every pair is built, sized and traced, which checks
-# each shape and type of its real steps, and one in some is compiled and run: every agent on tiger, and every
-# domain with a few agents. `make matrix` runs all of them.
+# Nearly all of the time goes into compiling. So by default every pair is built, sized and traced, which
+# checks each shape and type of its real steps, and one in some is compiled and run: every agent on tiger, and
+# every domain with a few agents. `make matrix` runs all of them.
 ONE_IN = 5
 
 
