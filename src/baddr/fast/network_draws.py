@@ -73,7 +73,7 @@ class NetworkDraws(Draws):
         log_p = jnp.concatenate([jax.nn.log_softmax(y, axis=-1) for y in parts], axis=-1)
         values = np.concatenate([np.arange(size) for size in sizes]).astype(np.int32)
         feature = np.repeat(np.arange(len(sizes)), sizes)
-        is_value = (o[:, :, feature] == values).astype(log_p.dtype)
+        is_value = (o[:, :, feature] == values[None, None]).astype(log_p.dtype)
         return jnp.exp(jnp.einsum("acv,nav->acn", is_value, log_p))
 
     @property
