@@ -9,7 +9,7 @@ PO-UCT with so many simulations of DEPTH steps and uniformly random rollouts, fr
 pomdp-py with the exact belief, ours with a filter of 1024 particles. The belief tree has its default
 settings. Discounted returns over STEPS steps with their standard errors; CPU milliseconds of a plan.
 
-Python 3.11 draws no samples from sets, which pomdp-py's Tag asks for: they are made lists of.
+Python 3.11 draws no samples from sets, which pomdp-py's Tag asks for: there they are made lists first.
 """
 
 import argparse
@@ -70,20 +70,25 @@ def rocksample() -> Rules:
 
 
 def tag() -> Rules:
-    from pomdp_py.problems.tag import problem
     from pomdp_py.problems.tag.domain.action import MOTION_ACTIONS, TagAction
     from pomdp_py.problems.tag.domain.observation import TagObservation
+    from pomdp_py.problems.tag.domain.state import TagState
+    from pomdp_py.problems.tag.example_worlds import world0
+    from pomdp_py.problems.tag.models.components.grid_map import GridMap
     from pomdp_py.problems.tag.models.components.motion_policy import TagTargetMotionPolicy
+    from pomdp_py.problems.tag.models.observation_model import TagObservationModel
+    from pomdp_py.problems.tag.models.reward_model import TagRewardModel
+    from pomdp_py.problems.tag.models.transition_model import TagTransitionModel
 
     sample = random.sample
     random.sample = lambda x, k: sample(list(x), k)  # type: ignore[assignment]
-    grid = problem.GridMap.from_str(problem.world0[0])
+    grid = GridMap.from_str(world0[0])
     flight = TagTargetMotionPolicy(grid, 0.2)
-    T, R = problem.TagTransitionModel(grid, flight), problem.TagRewardModel()
-    O, cells = problem.TagObservationModel(), sorted(grid.free_cells())
+    T, R = TagTransitionModel(grid, flight), TagRewardModel()
+    O, cells = TagObservationModel(), sorted(grid.free_cells())
     actions = [*sorted(MOTION_ACTIONS, key=str), TagAction()]
     observations = [TagObservation(None), *map(TagObservation, cells)]
-    start = {problem.TagState(cells[0], cell, False): 1 / len(cells) for cell in cells}
+    start = {TagState(cells[0], cell, False): 1 / len(cells) for cell in cells}
 
     def follows(s: Any, a: Any) -> list[tuple[float, Any, float]]:
         if s.target_found:
@@ -97,7 +102,7 @@ def tag() -> Rules:
         places = [T.if_move_by(grid, s.target_position, move) for move in away]
         share = 0.8 / len(places) if places else 0.0
         each = [(1 - share * len(places), s.target_position), *((share, place) for place in places)]
-        state = lambda place: problem.TagState(moved.robot_position, place, False)
+        state = lambda place: TagState(moved.robot_position, place, False)
         return [(p, state(place), R.sample(s, a, state(place))) for p, place in each]
 
     def seen(s_next: Any, a: Any) -> list[float]:

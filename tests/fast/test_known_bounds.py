@@ -4,11 +4,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from baddr import prng
 from baddr.core import exact
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.domains import from_tables
-from baddr.fast.known_bounds import known_bounds, known_tables
+from baddr.domains import collision_avoidance, from_tables
+from baddr.fast.known_bounds import known_bounds, known_tables, sources
 from baddr.planners.belief_tree import BeliefTree
+from baddr.planners.belief_tree.nodes import TableNodes, bounds_of
 from baddr.posteriors import Known
 
 S, A, Z, DISCOUNT, HORIZON = 3, 2, 2, 0.5, 5  # gamma^horizon = .03: long
@@ -41,10 +43,20 @@ def test_the_value_lies_between_them(seed, rewards):
     assert float(tight[1] - tight[0]) <= loose + 1e-5
 
 
+def test_looking_up_what_leads_to_a_state_is_the_product_with_all():
+    """Collision avoidance: 125 states, at most 9 of which lead to one; nothing before where all may."""
+    domain = collision_avoidance.make_domain(size=5)
+    tables = known_tables(GBAPOMDP(domain.pomdp, Known(domain.pomdp.dynamics)))
+    assert tables is not None and tables.before is not None
+    w = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(125)), jnp.float32)
+    nodes = [TableNodes(tables=x, weights=w, num_children=16) for x in (tables, tables._replace(before=None))]
+    one, other = (x.expand(prng.key(0), w, (), jnp.array(False)) for x in nodes)
+    np.testing.assert_allclose(one.W, other.W, atol=1e-6)
+    assert sources(np.full((1, 3, 3), 1 / 3)) is None
+
+
 def known_bounds_of_blind_policies(gba: GBAPOMDP) -> float:
     """The gap at the start without the solver."""
-    from baddr.planners.belief_tree.nodes import bounds_of
-
     tables = known_tables(gba)
     assert tables is not None
     found = bounds_of(tables, DISCOUNT, HORIZON, (None, None), gba.state_sizes)

@@ -19,7 +19,7 @@ from baddr.core.particles import Particles, uniform_weights
 from baddr.core.pomdp import POMDP, Dynamics, all_vectors
 from baddr.planners.belief_tree.bounds import Bounds
 from baddr.planners.belief_tree.mean_model import observation_table, transition_table
-from baddr.planners.belief_tree.nodes import Tables, bounds_of, tables_of
+from baddr.planners.belief_tree.nodes import Before, Tables, bounds_of, tables_of
 from baddr.planners.belief_tree.search import LARGEST_TABLES, TreeOfBeliefs
 from baddr.planners.tree_search import effective_depth
 from baddr.solve.initial import fast_informed_bound, informed_backup, layers
@@ -33,6 +33,7 @@ MOST_OBSERVATIONS = 1024
 LARGEST_COMPARISON = 1 << 28  # numbers in p(o | s, a, s'), to see whether it depends on s
 SAME = 1e-6  # the largest difference of two probabilities that are called the same
 LONG = 0.1  # gamma^horizon: where it is less, what comes after the horizon counts little
+SPARSE = 4  # a number that is looked up costs as much as so many in a product
 # Of the solver: trials, and not seconds, so that equal settings give equal bounds. More vectors are of little
 # use to a tree, which looks at all of them in every expansion.
 BUDGET = Budget(precision=1e-3, trials=30, vectors=96)
@@ -72,7 +73,7 @@ def tightened(bounds: Bounds, model: SparseModel, horizon: int) -> Bounds:
 
 def sparse(gba: GBAPOMDP, tables: Tables) -> SparseModel:
     """The tables for the solver, with rows of O that sum to one."""
-    T, O, R = (np.asarray(x[..., 0], np.float64) for x in tables)
+    T, O, R = (np.asarray(x[..., 0], np.float64) for x in tables[:3])
     O = np.swapaxes(O, 1, 2)
     total = O.sum(axis=2, keepdims=True)
     O = np.where(total > 0, O / np.maximum(total, 1e-300), 1 / O.shape[2])  # where no s' leads, anything
@@ -90,10 +91,21 @@ def known_tables(gba: GBAPOMDP) -> Tables | None:
     T = eqx.filter_jit(transition_table)(pomdp, D)
     O, differs = eqx.filter_jit(observations_of_next)(pomdp, D, T)
     if not differs:
-        return tables_of(pomdp, T[None], O[None])
+        tables = tables_of(pomdp, T[None], O[None])
+        return tables._replace(before=sources(np.asarray(tables.T[..., 0])))
     if S * S * A * Z > LARGEST_TABLES:
         return None
     return tables_of(pomdp, T[None], eqx.filter_jit(observation_table)(pomdp, D)[None])
+
+
+def sources(T: Float[np.ndarray, "A S S"]) -> Before | None:
+    """The s before each s', where they are so few that looking them up beats a product with all."""
+    S, rows = T.shape[1], np.swapaxes(T, 1, 2)
+    most = max(1, int((rows > 0).sum(axis=2).max()))
+    if most * SPARSE > S:
+        return None
+    s = np.argsort(rows == 0, axis=2, kind="stable")[:, :, :most]  # those of positive probability first
+    return Before(jnp.asarray(s, jnp.int32), jnp.asarray(np.take_along_axis(rows, s, axis=2)))
 
 
 def observations_of_next(
