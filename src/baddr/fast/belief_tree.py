@@ -99,7 +99,8 @@ class FastTree(PreparedPlanner):
             drawn = Drawn(belief.states.s, belief.weights, jnp.zeros((0,), jnp.int32), ())
             weights = root_weights(drawn, 1, gba.state_sizes)
             return TableNodes(tables=self.tables, weights=weights, num_children=self.how.num_children(gba))
-        if self.by == "particles" and on_cpu() and not is_known(gba.posterior):
+        small = by_tables(gba, self.how.num_models(gba, belief))
+        if on_cpu() and not small and not is_known(gba.posterior):
             drawn = draw_root(key, gba, belief, self.how.num_particles)
             drawn = in_order(drawn, belief.num_particles)
             draws = draws_of(gba.models, belief.states.theta, drawn, belief.num_particles)
