@@ -15,9 +15,9 @@ from baddr.core.particles import Particles, uniform_weights
 from baddr.core.planner import Plan, PreparedPlanner
 from baddr.core.pomdp import POMDP
 from baddr.fast.backend import on_cpu
+from baddr.fast.bank_models import tables_of_members, weights_of_members
 from baddr.fast.known_bounds import known_bounds, known_tables
 from baddr.fast.network_draws import draws_of, in_order
-from baddr.fast.bank_models import tables_of_members, weights_of_members
 from baddr.fast.tables import Rows, Tabulated, draws_once, rows_that_matter, tabulate
 from baddr.fast.tuning import MOST_ROWS
 from baddr.planners.belief_tree.bounds import Bounds

@@ -40,7 +40,7 @@ BUDGET = Budget(precision=1e-3, trials=30, vectors=96)
 
 
 def known_bounds(how: TreeOfBeliefs, gba: GBAPOMDP, tables: Tables | None) -> Any:
-    """Those of a known model, which no belief changes."""
+    """Those of a known model, or of several side by side, which no belief changes."""
     if tables is None or None not in how.own:
         s = jnp.zeros((1, len(gba.state_sizes)), jnp.int32)  # of a particle whose state does not matter
         return eqx.filter_jit(how.prepare)(
@@ -48,7 +48,8 @@ def known_bounds(how: TreeOfBeliefs, gba: GBAPOMDP, tables: Tables | None) -> An
         )
     horizon = effective_depth(gba.discount, gba.horizon)
     bounds = eqx.filter_jit(bounds_of)(tables, gba.discount, horizon, how.own, gba.state_sizes)
-    if tables.O.ndim == 4 and gba.discount < 1 and gba.discount**gba.horizon < LONG:
+    one = tables.T.shape[-1] == 1 and tables.O.ndim == 4
+    if one and gba.discount < 1 and gba.discount**gba.horizon < LONG:
         return tightened(bounds, sparse(gba, tables), horizon)
     return bounds
 
