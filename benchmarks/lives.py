@@ -44,7 +44,7 @@ def live(agent: Agent, actor: Agent, world: POMDP, runs: int, episodes: int) -> 
             seconds += now() - started
             plans += int(active.sum())
             steps += int(jnp.where(active, found.num_steps, 0).sum())
-            s, beliefs, r, active = step(actor, world, at, s, beliefs, (found.Q, found.N), active)
+            s, beliefs, r, active = step(actor, world, at, s, beliefs, found, active)
             returns += world.discount**t * np.asarray(r, float)
             if not bool(active.any()):
                 break
@@ -90,9 +90,9 @@ def step_of_one(
     keys: StepKeys,
     s: PyTree,
     belief: Particles,
-    values: tuple[Float[Array, " A"], Float[Array, " A"]],
+    plan: Plan,
     active: Bool[Array, ""],
 ) -> PyTree:
-    outcome = act(world, keys, s, Plan(*values, jnp.int32(0), jnp.int32(0)))
+    outcome = act(world, keys, s, plan)
     belief, _ = actor.update(keys.update, belief, outcome.a, outcome.o, outcome.terminal, active)
     return outcome.s_next, belief, jnp.where(active, outcome.r, 0), active & ~outcome.terminal

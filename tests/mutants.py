@@ -288,6 +288,27 @@ MUTANTS = [
         "jnp.where(at.new, leaf_values(problem, step.s_next, limit - now.level), 0)",
         "test_round_trip.py::upper",
     ),
+    Mutant(
+        "the belief tree writes its children one place too far",
+        "planners",
+        "written(search.tree, e - 1)",
+        "written(search.tree, e)",
+        "test_belief_tree.py::full_expansion",
+    ),
+    Mutant(
+        "the belief tree expands the least gap",
+        "planners",
+        "jnp.argmax(gap).astype(jnp.int32)",
+        "jnp.argmin(gap).astype(jnp.int32)",
+        "test_belief_tree.py::full_expansion",
+    ),
+    Mutant(
+        "of equal lower bounds the least upper one is chosen",
+        "core",
+        "plan.upper, -jnp.inf))",
+        "-plan.upper, -jnp.inf))",
+        "test_belief_tree.py::as_good_as_equal",
+    ),
     # --- posteriors ---
     Mutant(
         "transitions are counted backwards",
@@ -471,6 +492,27 @@ MUTANTS = [
         "with jax.ensure_compile_time_eval():  # also where a function is being compiled",
         "if True:",
         "test_twins.py::inside_jit",
+    ),
+    Mutant(
+        "side by side no node is dropped",
+        "fast",
+        "h = h.reshape(n, A, -1) * self.scale[:, j, None]",
+        "h = h.reshape(n, A, -1)",
+        "test_network_draws.py::that_of_each",
+    ),
+    Mutant(
+        "draws of a particle lie apart",
+        "fast",
+        "order = np.arange(n).reshape(-1, num_particles).T.reshape(-1)",
+        "order = np.arange(n)",
+        "test_network_draws.py::in_order or that_of_each",
+    ),
+    Mutant(
+        "a policy earns after the last step",
+        "fast",
+        "vectors = alphas[None] - later[:, None, None]",
+        "vectors = alphas[None] + 0 * later[:, None, None]",
+        "test_known_bounds.py::between",
     ),
     # --- domains ---
     Mutant(

@@ -18,6 +18,7 @@ from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.particles import Particles
+from baddr.core.planner import Plan, best_action
 from baddr.core.pomdp import Dynamics, Table
 from baddr.core.posterior import Posterior
 from baddr.domains import collision_avoidance, from_tables, road_racing
@@ -276,3 +277,12 @@ def test_the_fast_form_goes_by_tables_where_it_can():
     assert fast_tree(BeliefTree().build(), known).stream == "beliefs by tables"
     nodes = BeliefTree().build().nodes(prng.key(0), known, initial_belief(prng.key(0), known, 8))
     assert isinstance(nodes, ParticleNodes)
+
+
+def test_of_actions_that_are_as_good_as_equal_the_one_that_may_be_worth_more_is_chosen():
+    """Where nothing is known from below, all Q are equal: chance would choose, or rounding."""
+    Q, upper = jnp.array([0.0, 1e-7, -1.0, 0.0]), jnp.array([1.0, 0.5, 9.0, 2.0])
+    plan = Plan(Q, jnp.ones((4,)), jnp.int32(1), jnp.int32(1), upper)
+    assert {int(best_action(prng.key(i), plan)) for i in range(8)} == {3}
+    clear = plan._replace(Q=jnp.array([0.0, 0.1, -1.0, 0.0]))
+    assert int(best_action(prng.key(0), clear)) == 1

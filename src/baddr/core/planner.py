@@ -15,6 +15,7 @@ from baddr.core.pomdp import POMDP, Action
 Keys = Key[Array, " runs"]
 Steps = Int[Array, " runs"]
 Active = Bool[Array, " runs"]
+EQUAL = 1e-5  # values of actions that are closer, in proportion to them, differ by rounding
 
 
 class Plan(NamedTuple):
@@ -59,8 +60,13 @@ class PreparedPlanner(Planner):
 
 
 def best_action(key: Key[Array, ""], plan: Plan) -> Action:
-    """argmax Q among the actions that were tried; ties at random."""
-    return random_argmax(key, jnp.where(plan.N > 0, plan.Q, -jnp.inf))
+    """argmax Q among the actions that were tried; of those as good as equal the one that may be worth more,
+    where the plan has bounds from above; ties at random."""
+    Q = jnp.where(plan.N > 0, plan.Q, -jnp.inf)
+    if plan.upper is None:
+        return random_argmax(key, Q)
+    most = jnp.max(Q)
+    return random_argmax(key, jnp.where(Q >= most - EQUAL * (1 + jnp.abs(most)), plan.upper, -jnp.inf))
 
 
 def random_argmax(key: Key[Array, ""], score: Float[Array, " A"]) -> Action:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, UInt32
 
 from baddr.core.models import Models
 from baddr.core.particles import tree_at_index
@@ -21,14 +21,16 @@ from baddr.fast.dropout_models import DropoutModels
 from baddr.fast.models import FrozenModels
 from baddr.planners.belief_tree.draws import Draws, EachDraw, Seen, Stepped
 from baddr.planners.belief_tree.nodes import Drawn
-from baddr.posteriors.dropout import Architecture, Layer, Masks, sample_features, unpack
+from baddr.posteriors.dropout import Architecture, sample_features, unpack
+
+Layer = tuple[Float[Array, "P _ _"], Float[Array, "P _"]]  # W and b, stacked over particles
 
 
 class Nets(eqx.Module):
     """One network of each of P particles, under the masks of several draws each. Those of a particle follow
     one another."""
 
-    layers: tuple[Layer, ...]  # W and b, stacked over particles
+    layers: tuple[Layer, ...]
     scale: Float[Array, "n layers hidden"]  # of the first hidden layers: 0 where a node is dropped
 
     def __call__(self, x: Float[Array, "n A inputs"]) -> Float[Array, "n A outputs"]:
@@ -71,7 +73,7 @@ class NetworkDraws(Draws):
         log_p = jnp.concatenate([jax.nn.log_softmax(y, axis=-1) for y in parts], axis=-1)
         values = np.concatenate([np.arange(size) for size in sizes]).astype(np.int32)
         feature = np.repeat(np.arange(len(sizes)), sizes)
-        is_value = (o[:, :, feature] == values).astype(log_p.dtype)
+        is_value = (o[:, :, feature] == values[None, None]).astype(log_p.dtype)
         return jnp.exp(jnp.einsum("acv,nav->acn", is_value, log_p))
 
     @property
@@ -116,7 +118,9 @@ def draws_of(models: Models, theta: Theta, drawn: Drawn, num_particles: int) -> 
     return NetworkDraws(T=T, O=O, architecture=architecture)
 
 
-def scales(words: Masks, architecture: Architecture) -> Float[Array, "n layers hidden"]:
+def scales(
+    words: UInt32[Array, "n layers words"], architecture: Architecture
+) -> Float[Array, "n layers hidden"]:
     """What the nodes of each draw are multiplied with: 0, or 1 / (1 - p)."""
     network = architecture.network
     keep = jax.vmap(lambda words: unpack(words, network.hidden))(words)

@@ -1,5 +1,7 @@
 """The beliefs that a solver has met, as a graph: each knows what may follow it. Needs no JAX."""
 
+import time
+
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
@@ -58,14 +60,21 @@ class Graph:
         """Numbers in all vectors."""
         return sum(bounds.alphas.rows.size for bounds in self.layers)
 
-    def policy(self) -> list[Int[np.ndarray, " n"]]:
+    def policy(self, deadline: float = float("inf"), most: int = 0) -> list[Int[np.ndarray, " n"]]:
         """Of each layer, the vectors that a policy needs: what is best at some belief, and all that these
         refer to. So a step by the best of them is worth what its vector says. Blind policies are there for
-        other actions' values."""
+        other actions' values. When time is up, the best is what a belief has seen so far. With `most`, those
+        that are best at most beliefs."""
         wanted: list[set[int]] = [set(range(self.model.num_actions)) for _ in self.layers]
+        best: list[list[int]] = [[] for _ in self.layers]
         for node in self.nodes.values():
-            node.own.update_lower()
-            wanted[node.left - 1].add(node.best)
+            if time.perf_counter() < deadline:
+                node.own.update_lower()
+            best[node.left - 1].append(node.best)
+        if most:
+            return [common(numbers, most, self.model.num_actions) for numbers in best]
+        for mine, numbers in zip(wanted, best, strict=True):
+            mine.update(numbers)
         for left in reversed(range(len(self.layers))):
             found, new = wanted[left], list(wanted[left])
             while new:
@@ -90,6 +99,12 @@ class Graph:
             some = nodes[:: -(-len(nodes) // MOST_WITNESSES)]
             keep = np.isin(np.arange(len(numbers)), [np.argmax(alphas[:, n.support] @ n.p) for n in some])
         return numbers[keep | (numbers < self.model.num_actions)]
+
+
+def common(numbers: list[int], most: int, first: int) -> Int[np.ndarray, " n"]:
+    """The numbers that come most often, besides the first ones."""
+    found, times = np.unique(np.array(numbers, int), return_counts=True)
+    return np.union1d(np.arange(first), found[np.argsort(-times, kind="stable")[:most]])
 
 
 class Node:

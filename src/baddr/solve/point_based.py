@@ -56,6 +56,7 @@ class Budget:
     precision: float = 1e-3
     seconds: float = float("inf")
     trials: int = 10**9
+    vectors: int = 0  # of the policy for each number of steps left, at most; 0: all that it needs
 
 
 def solve(
@@ -83,7 +84,7 @@ def solve(
         if backups >= BACKUPS_PER_SWEEP[horizon is not None] * len(graph.nodes):
             sweep(graph, deadline)
             backups = 0
-    return _solution(graph, trials, start)
+    return _solution(graph, trials, start, budget)
 
 
 def trial(graph: Graph, precision: float, hopeful: bool, deadline: float = float("inf")) -> int:
@@ -103,10 +104,11 @@ def trial(graph: Graph, precision: float, hopeful: bool, deadline: float = float
     return len(path)
 
 
-def _solution(graph: Graph, trials: int, start: float) -> Solution:
+def _solution(graph: Graph, trials: int, start: float, budget: Budget) -> Solution:
     lower, upper = graph.root.bounds()
     alphas, actions, steps = [], [], []
-    for left, (bounds, used) in enumerate(zip(graph.layers, graph.policy(), strict=True), start=1):
+    policy = graph.policy(start + budget.seconds, budget.vectors)
+    for left, (bounds, used) in enumerate(zip(graph.layers, policy, strict=True), start=1):
         alphas.append(bounds.alphas.rows[used])
         actions += [bounds.actions[i] for i in used]
         steps += [left if graph.horizon is not None else 0] * len(used)

@@ -31,6 +31,7 @@ def stored_solution(
 
 def solution_path(model: SparseModel, budget: Budget, horizon: int | None) -> Path:
     asked = CODE_VERSION, model.discount, horizon, budget.precision, budget.seconds, budget.trials
+    asked += (budget.vectors,) * (budget.vectors > 0)
     parts = [repr(asked).encode(), model.R.tobytes(), model.start.tobytes()]
     for table in (*model.T, *model.O):
         parts += [np.asarray(x).tobytes() for x in (table.data, table.indices, table.indptr)]

@@ -202,6 +202,13 @@ def _hash(o: Int[Array, "m observation_features"]) -> UInt32[Array, " m"]:
 # Tables.
 
 
+class Before(NamedTuple):
+    """For each a and s': the s that may lead there, and p(s' | s, a)."""
+
+    s: Int[Array, "A S sources"]
+    p: Float[Array, "A S sources"]  # 0 where there are fewer sources
+
+
 class Tables(NamedTuple):
     """A few models in full, side by side in the last axis. Transitions that end the episode are left out."""
 
@@ -209,6 +216,7 @@ class Tables(NamedTuple):
     # p(o | a, s') by o and s', where o does not depend on s; else p(s', o | s, a) by s, o and s'
     O: Float[Array, "A Z S models"] | Float[Array, "A S Z S models"]
     R: Float[Array, "A S models"]
+    before: Before | None = None  # of one model, where few s lead to each s'
 
 
 class TableNodes(Nodes):
@@ -224,15 +232,17 @@ class TableNodes(Nodes):
     def expand(
         self, key: Key[Array, ""], w: Float[Array, " m"], of: PyTree, last: Bool[Array, ""]
     ) -> Expansion:
-        T, O, R = self.tables
+        T, O, R, before = self.tables
         A, S, _, models = T.shape
         w = w.reshape(1, S, models)
         if O.ndim == 5:
             W = jnp.sum(w[:, :, None, None] * O, axis=1)
         elif models > 1:
             W = jnp.sum(w[:, :, None] * T, axis=1)[:, None] * O
-        else:
+        elif before is None:
             W = self._likeliest(w[0, :, 0] @ T[..., 0])
+        else:
+            W = self._likeliest(jnp.sum(w[0, before.s, 0] * before.p, axis=-1))
         return Expansion(jnp.sum(w * R, axis=(1, 2)), W.reshape(A, self.num_children, S * models), ())
 
     def bound(self, bounds: Bounds, W: Float[Array, "C m"], of: PyTree, h: Int[Array, ""]) -> Pair:

@@ -1,0 +1,64 @@
+"""Bounds of a known model, by the solver: they enclose the value of every belief, for any steps left."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from baddr import prng
+from baddr.core import exact
+from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.domains import collision_avoidance, from_tables
+from baddr.fast.known_bounds import known_bounds, known_tables, sources
+from baddr.planners.belief_tree import BeliefTree
+from baddr.planners.belief_tree.nodes import TableNodes, bounds_of
+from baddr.posteriors import Known
+
+S, A, Z, DISCOUNT, HORIZON = 3, 2, 2, 0.5, 5  # gamma^horizon = .03: long
+
+
+def model(seed: int, rewards: float):
+    draw = np.random.default_rng(seed)
+    T, O = draw.dirichlet(np.ones(S), (S, A)), draw.dirichlet(0.3 * np.ones(Z), (A, S))
+    R, p0 = draw.normal(size=(S, A, S)) + rewards, draw.dirichlet(np.ones(S))
+    domain = from_tables(T, O, R, p0, DISCOUNT, horizon=HORIZON)
+    return domain.pomdp, p0
+
+
+@pytest.mark.parametrize(("seed", "rewards"), [(0, 0.0), (1, 3.0), (2, -3.0)])
+def test_the_value_lies_between_them(seed, rewards):
+    """Rewards of both signs: a policy that goes on for ever earns or loses something after the last step."""
+    pomdp, p0 = model(seed, rewards)
+    gba = GBAPOMDP(pomdp, Known(pomdp.dynamics))
+    bounds = known_bounds(BeliefTree().build(), gba, known_tables(gba))
+    assert bounds.lower.shape[1] > A  # the solver's vectors are among them
+    draw = np.random.default_rng(9)
+    for h in range(1, HORIZON + 1):
+        for b in (p0, draw.dirichlet(np.ones(S)), np.eye(S)[0]):
+            value, _ = exact.expectimax(exact.tabulate(pomdp, b), steps=h)
+            below, above = bounds.everywhere(jnp.int32(h)).bound(jnp.asarray(b, jnp.float32))
+            assert below <= value + 1e-4 and value <= above + 1e-4
+    value, _ = exact.expectimax(exact.tabulate(pomdp, p0), steps=HORIZON)
+    tight = bounds.everywhere(jnp.int32(HORIZON)).bound(jnp.asarray(p0, jnp.float32))
+    loose = known_bounds_of_blind_policies(gba)
+    assert float(tight[1] - tight[0]) <= loose + 1e-5
+
+
+def test_looking_up_what_leads_to_a_state_is_the_product_with_all():
+    """Collision avoidance: 125 states, at most 9 of which lead to one; nothing before where all may."""
+    domain = collision_avoidance.make_domain(size=5)
+    tables = known_tables(GBAPOMDP(domain.pomdp, Known(domain.pomdp.dynamics)))
+    assert tables is not None and tables.before is not None
+    w = jnp.asarray(np.random.default_rng(0).dirichlet(np.ones(125)), jnp.float32)
+    nodes = [TableNodes(tables=x, weights=w, num_children=16) for x in (tables, tables._replace(before=None))]
+    one, other = (x.expand(prng.key(0), w, (), jnp.array(False)) for x in nodes)
+    np.testing.assert_allclose(one.W, other.W, atol=1e-6)
+    assert sources(np.full((1, 3, 3), 1 / 3)) is None
+
+
+def known_bounds_of_blind_policies(gba: GBAPOMDP) -> float:
+    """The gap at the start without the solver."""
+    tables = known_tables(gba)
+    assert tables is not None
+    found = bounds_of(tables, DISCOUNT, HORIZON, (None, None), gba.state_sizes)
+    below, above = found.everywhere(jnp.int32(HORIZON)).bound(gba.pomdp.start)
+    return float(above - below)
