@@ -16,7 +16,7 @@ from baddr.domains import collision_avoidance, gridverse, road_racing, sysadmin
 from baddr.domains.catalog import DOMAINS
 from baddr.domains.gridverse import model as room
 
-NUM = 4000
+NUM = 2000
 KEYS = jr.split(prng.key(0), NUM)
 
 
