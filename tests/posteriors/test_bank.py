@@ -10,7 +10,7 @@ import pytest
 from baddr import prng
 from baddr.agents.members import refuse_large, with_reach
 from baddr.core import exact
-from baddr.core.agent import Agent
+from baddr.core.agent import Agent, Outcome, learn, step_keys
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
@@ -22,6 +22,7 @@ from baddr.errors import UserError
 from baddr.fast.choose import fast_agent, models_of
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.belief_tree.mean_model import mean_model, transition_table
+from baddr.planners.po_uct import PoUct
 from baddr.posteriors.bank import LOWEST, Bank, bank_of, by_member, draw_bank, member_weights
 from baddr.posteriors.exact_filter import ExactFilter, of_members, table_of
 from baddr.posteriors.moments import described, observation_moments
@@ -138,6 +139,22 @@ def test_it_is_brute_force_on_tiger_too():
     assert np.isclose(np.sum(model["accuracy_histogram"]), 1, atol=1e-5)
 
 
+def test_after_the_last_step_of_an_episode_members_keep_the_weights_of_all_states():
+    agent = Agent(GBA, EXACT, PoUct(num_simulations=1))
+    before, _ = update(
+        EXACT.initial_belief(prng.key(0), GBA), jnp.int32(0), jnp.array([1]), jnp.array(True), jnp.array(True)
+    )
+    a, o = jnp.int32(1), jnp.array([0])
+    outcome = Outcome(a, jnp.array([0]), o, jnp.float32(0), jnp.array(False), jnp.array([0]))
+    keys = step_keys(prng.key(0), jnp.int32(0), jnp.int32(0))
+    for last in (True, False):
+        given = keys, outcome, jnp.array(last), jnp.array(True), ()
+        found, _ = jax.jit(lambda belief, *given: learn(agent, belief, *given))(before, *given)
+        wanted, _ = update(before, a, o, jnp.array(True), jnp.array(True))
+        wanted = EXACT.next_episode(prng.key(0), GBA, wanted) if last else wanted
+        assert np.allclose(np.exp(table_of(found)), np.exp(table_of(wanted)), atol=1e-6)
+
+
 def test_no_member_is_lost_to_rounding():
     """After 400 listens a member of weight e^-47 still has it: it would come back as Bayes' rule says."""
     O = np.zeros((2, 3, 2, 3), np.float32)
@@ -225,7 +242,7 @@ def test_fast_draws_are_the_plain_ones():
         weights = rng.dirichlet(np.full(members, 0.3), 5)
         thetas = jnp.maximum(jnp.log(jnp.asarray(weights, float)), LOWEST)
         keys, i = jr.split(prng.key(2), 300), jnp.asarray(rng.integers(5, size=300), jnp.int32)
-        fast, plain = (jax.jit(m.draw)(keys, thetas, i) for m in (models_of(bank), EachAlone(bank)))
+        fast, plain = (eqx.filter_jit(m.draw)(keys, thetas, i) for m in (models_of(bank), EachAlone(bank)))
         assert np.array_equal(fast, plain)
 
 

@@ -1,5 +1,6 @@
 """A mixture's weights are the marginal likelihoods of its parts: against exact evidence."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -101,9 +102,9 @@ def test_models_of_many_are_those_of_each_alone():
     steps = Transition(s, LISTEN, s, jnp.array([1]))
     results = []
     for models in (models_of(mixture), EachAlone(mixture)):
-        epsilons = jax.jit(models.draw)(keys, thetas, i)
-        proposals = jax.jit(models.propose)(keys, thetas, i, epsilons, s, (LISTEN, steps.o))
-        update = jax.jit(models.update)
+        epsilons = eqx.filter_jit(models.draw)(keys, thetas, i)
+        proposals = eqx.filter_jit(models.propose)(keys, thetas, i, epsilons, s, (LISTEN, steps.o))
+        update = eqx.filter_jit(models.update)
         results.append((epsilons, proposals, update(keys, thetas, i, steps, jnp.array(True))))
     for fast, plain in zip(*map(jax.tree.leaves, results), strict=True):
         assert np.allclose(fast, plain, atol=1e-6)
