@@ -1,8 +1,7 @@
 """Wide priors: simulators as different as what is to be learned. Against closed forms and the truth."""
 
-import math
-
 import itertools
+import math
 
 import jax
 import jax.numpy as jnp

@@ -117,4 +117,4 @@ def test_an_agent_that_has_no_posterior_is_refused():
             agent.parts()
     assert MixtureSettings(("bank",), (0.5, 0.5)).problems() and MixtureSettings(("bank",), (0.0,)).problems()
     names = [type(part).__name__ for part in MixtureAgent().parts()]
-    assert names == ["Bank", "BADDr"]
+    assert names == ["Latent", "BADDr"]
