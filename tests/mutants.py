@@ -940,6 +940,56 @@ MUTANTS = [
         "layer = jnp.clip(steps_left, 0,",
         "test_optimal.py::steps_left",
     ),
+    # --- banks, mixtures and wide priors ---
+    Mutant(
+        "a bank learns nothing from transitions",
+        "posteriors",
+        "self.each(lambda D: D.log_prob(s, a, s_next, o))",
+        "self.each(lambda D: D.observation_log_prob(s, a, s_next, o))",
+        "test_bank.py::def_3",
+    ),
+    Mutant(
+        "the exact filter keeps the states of the last episode",
+        "posteriors",
+        "jnp.log(reach.start)[:, None] + of_members(table_of(belief))[None]",
+        "table_of(belief)",
+        "test_bank.py::filter_is_brute_force",
+    ),
+    Mutant(
+        "members of a bank share a scale",
+        "posteriors",
+        "scale = jnp.max(before, axis=0, keepdims=True)",
+        "scale = jnp.max(before, keepdims=True)",
+        "test_bank.py::rounding",
+    ),
+    Mutant(
+        "the next episode has the members' weights of each state",
+        "core",
+        "if new.theta is not theta:",
+        "if theta is None:",
+        "test_bank.py::after_the_last_step",
+    ),
+    Mutant(
+        "a small part of a mixture may be missing by chance",
+        "posteriors",
+        "which = systematic_indices(keys[0], self._weights, keys.shape[0])",
+        "which = jax.vmap(lambda key: categorical(key, self._weights))(keys)",
+        "test_mixture.py::small_part",
+    ),
+    Mutant(
+        "all parts of a mixture learn",
+        "posteriors",
+        "return jnp.where(mine, new, old)",
+        "return new",
+        "test_mixture.py::of_its_part",
+    ),
+    Mutant(
+        "stepping back goes through walls",
+        "domains",
+        "jnp.clip(length, -free[0].astype(jnp.int32), ahead)",
+        "jnp.clip(length, -1, ahead)",
+        "test_wide.py::behind",
+    ),
 ]
 
 

@@ -41,6 +41,7 @@ SMALL = {  # by group of an agent's settings
     "solver": "--solver.trials 10",
     "filter": "--filter.num-particles 16",
     "network": "--network.hidden 8",
+    "bank": "--bank.members 8",
     "pretrain": "--pretrain.batches 4 --pretrain.batch-size 8 --pretrain.num-networks 1 "
     "--pretrain.max-gap 100",
     "latent": "--latent.hidden 8 --latent.simulators 8 --latent.steps 4 --latent.batch-size 32 "

@@ -1,5 +1,6 @@
 """A bank is exact: its weights, its belief and what is told of it, against brute force over a family."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -9,7 +10,7 @@ import pytest
 from baddr import prng
 from baddr.agents.members import refuse_large, with_reach
 from baddr.core import exact
-from baddr.core.agent import Agent
+from baddr.core.agent import Agent, Outcome, learn, step_keys
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
@@ -21,6 +22,7 @@ from baddr.errors import UserError
 from baddr.fast.choose import fast_agent, models_of
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.belief_tree.mean_model import mean_model, transition_table
+from baddr.planners.po_uct import PoUct
 from baddr.posteriors.bank import LOWEST, Bank, bank_of, by_member, draw_bank, member_weights
 from baddr.posteriors.exact_filter import ExactFilter, of_members, table_of
 from baddr.posteriors.moments import described, observation_moments
@@ -121,19 +123,36 @@ def test_it_is_brute_force_on_tiger_too():
     domain = tiger.make_domain()
     bank = with_reach(draw_bank(prng.key(1), domain.sample_simulator, 16), domain.pomdp)
     gba, filter = GBAPOMDP(domain.pomdp, bank), ExactFilter(2)
+    listen = jax.jit(lambda belief, o: filter.update(prng.key(0), gba, belief, jnp.int32(2), o))
     accuracy = np.asarray(bank.each(lambda D: D.O)[:, tiger.LISTEN, [0, 1], [0, 1]], np.float64)
     joint, belief = np.full((2, 16), 1 / 32), filter.initial_belief(prng.key(0), gba)
     for heard in (0, 0, 1, 0, 0):
         joint *= np.stack([accuracy[:, s] if heard == s else 1 - accuracy[:, s] for s in (0, 1)])
-        belief, _ = filter.update(prng.key(0), gba, belief, jnp.int32(tiger.LISTEN), jnp.array([heard]))
+        belief, _ = listen(belief, jnp.array([heard]))
         assert np.allclose(np.exp(table_of(belief)), joint / joint.sum(), atol=1e-6)
-    model = described(domain.describe, bank)(prng.key(0), bank, belief)
+    model = jax.jit(lambda belief: described(domain.describe, bank)(prng.key(0), bank, belief))(belief)
     p = (joint / joint.sum()).sum(0)
     mean = p @ accuracy
     assert np.allclose(model["accuracy_mean"], mean, atol=1e-5)
     assert np.allclose(model["accuracy_std"], np.sqrt(p @ (accuracy - mean) ** 2), atol=1e-4)
     assert np.isclose(model["effective_members"], 1 / np.sum(p**2), rtol=1e-4)
     assert np.isclose(np.sum(model["accuracy_histogram"]), 1, atol=1e-5)
+
+
+def test_after_the_last_step_of_an_episode_members_keep_the_weights_of_all_states():
+    agent = Agent(GBA, EXACT, PoUct(num_simulations=1))
+    before, _ = update(
+        EXACT.initial_belief(prng.key(0), GBA), jnp.int32(0), jnp.array([1]), jnp.array(True), jnp.array(True)
+    )
+    a, o = jnp.int32(1), jnp.array([0])
+    outcome = Outcome(a, jnp.array([0]), o, jnp.float32(0), jnp.array(False), jnp.array([0]))
+    keys = step_keys(prng.key(0), jnp.int32(0), jnp.int32(0))
+    for last in (True, False):
+        given = keys, outcome, jnp.array(last), jnp.array(True), ()
+        (found, _), _ = jax.jit(lambda belief, *given: learn(agent, (belief, ()), *given))(before, *given)
+        wanted, _ = update(before, a, o, jnp.array(True), jnp.array(True))
+        wanted = EXACT.next_episode(prng.key(0), GBA, wanted) if last else wanted
+        assert np.allclose(np.exp(table_of(found)), np.exp(table_of(wanted)), atol=1e-6)
 
 
 def test_no_member_is_lost_to_rounding():
@@ -173,10 +192,9 @@ def test_an_impossible_observation_is_a_prediction_and_teaches_nothing():
     domain = tiger.make_domain()
     bank = with_reach(draw_bank(prng.key(1), domain.sample_simulator, 8), domain.pomdp)
     gba, filter = GBAPOMDP(domain.pomdp, bank), ExactFilter(2)
-    before, _ = filter.update(
-        prng.key(0), gba, filter.initial_belief(prng.key(0), gba), jnp.int32(2), jnp.array([0])
-    )
-    after, info = filter.update(prng.key(0), gba, before, jnp.int32(2), jnp.array([tiger.NULL]))
+    listen = jax.jit(lambda belief, o: filter.update(prng.key(0), gba, belief, jnp.int32(2), o))
+    before, _ = listen(filter.initial_belief(prng.key(0), gba), jnp.array([0]))
+    after, info = listen(before, jnp.array([tiger.NULL]))
     assert info.impossible and np.allclose(after.weights, before.weights, atol=1e-6)
     assert np.allclose(member_weights(after), member_weights(before), atol=1e-6)
     theta = bank.prior(prng.key(0))
@@ -189,8 +207,9 @@ def test_a_member_that_cannot_be_stays_finite_and_is_never_drawn():
     impossible = np.argwhere(np.asarray(FAMILY.Ds[0]) == 0)
     s, a, s_next, o = next(tuple(x) for x in impossible if np.any(FAMILY.Ds[:, *x] > 0))
     one = lambda x: jnp.array([x], jnp.int32)
+    learn = jax.jit(lambda theta: BANK.update(prng.key(0), theta, one(s), jnp.int32(a), one(s_next), one(o)))
     for _ in range(3):
-        theta = BANK.update(prng.key(0), theta, one(s), jnp.int32(a), one(s_next), one(o))
+        theta = learn(theta)
     assert theta[0] == LOWEST and np.all(np.isfinite(theta)) and np.isclose(np.exp(theta).sum(), 1, atol=1e-5)
     drawn = jax.vmap(lambda key: BANK.draw(key, theta))(jr.split(prng.key(0), 200))
     assert 0 not in np.asarray(drawn)
@@ -205,25 +224,25 @@ def test_importance_sampling_with_a_bank_converges_to_the_exact_belief():
     filter = Importance(4096, resample_below=2048.0)
 
     @jax.jit
+    @jax.vmap
     def one(key):
-        belief = initial_belief(key, GBA, 4096)
-        for t, (a, o) in enumerate(history):
-            belief, _ = filter.update(jr.fold_in(key, t), GBA, belief, jnp.int32(a), jnp.array([o]))
-        return member_weights(belief)
+        step = lambda belief, x: (filter.update(x[0], GBA, belief, x[1], x[2])[0], None)
+        given = jr.split(key, 3), jnp.array([a for a, _ in history]), jnp.array([[o] for _, o in history])
+        return member_weights(jax.lax.scan(step, initial_belief(key, GBA, 4096), given)[0])
 
-    found = np.asarray(jax.vmap(one)(jr.split(prng.key(3), 16)), np.float64)
+    found = np.asarray(one(jr.split(prng.key(3), 16)), np.float64)
     wanted = np.array([b[k].sum() for k in range(K)])
     assert np.all(np.abs(found.mean(0) - wanted) < 4 * found.std(0, ddof=1) / 4 + 1e-5)
 
 
 def test_fast_draws_are_the_plain_ones():
     rng = np.random.default_rng(0)
-    for members in (1, 3, 100):
+    for members in (1, 100):
         bank = bank_of_tables(*random_tables(1, members))
         weights = rng.dirichlet(np.full(members, 0.3), 5)
         thetas = jnp.maximum(jnp.log(jnp.asarray(weights, float)), LOWEST)
         keys, i = jr.split(prng.key(2), 300), jnp.asarray(rng.integers(5, size=300), jnp.int32)
-        fast, plain = (m.draw(keys, thetas, i) for m in (models_of(bank), EachAlone(bank)))
+        fast, plain = (eqx.filter_jit(m.draw)(keys, thetas, i) for m in (models_of(bank), EachAlone(bank)))
         assert np.array_equal(fast, plain)
 
 
@@ -285,7 +304,7 @@ def test_the_belief_tree_of_a_bank_encloses_the_optimum():
             belief, _ = agent.update(prng.key(0), belief, jnp.int32(2), jnp.array([heard]))
             b, _ = exact.mixture_update(posterior, b, 2, heard)
         runs = jax.tree.map(lambda x: x[None], belief)
-        plan = agent.plan(prng.key(0)[None], runs, jnp.array([3]))
+        plan = eqx.filter_jit(agent.plan)(prng.key(0)[None], runs, jnp.array([3]))
         wanted = exact.optimal_Q(table, posterior)(b, 3)
         assert np.allclose(plan.Q[0], wanted, atol=1e-3) and np.allclose(plan.upper[0], wanted, atol=1e-3)
 

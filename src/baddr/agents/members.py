@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Float64, Int, Key
 
 from baddr import prng
 from baddr.agents.base import Prior, Request, known_prior
@@ -21,7 +21,7 @@ from baddr.solve.listing import TOLERANCE, start_of, transition_log_prob, transi
 
 BANK_STREAM = 2**32 - 2  # of random numbers, apart from every run's and from that of trained priors
 FEW = 4  # members whose transitions are listed at a time
-MOST_LISTED = 64
+MOST_LISTS = 16
 LARGEST_REACH = 1 << 27  # probabilities of transitions, over all members
 
 
@@ -52,19 +52,26 @@ def refuse_large(pomdp: POMDP, members: int) -> None:
 
 
 def with_reach(bank: Bank, pomdp: POMDP) -> Bank:
-    """The bank with the transitions of its members listed: those of a few, and of more until they are all
-    that any member can do."""
+    """The bank with the transitions of its members listed, for the exact filter."""
     S, A, K = pomdp.num_states, pomdp.num_actions, bank.num_members
-    found, missing, listed = np.zeros((3, 0), np.int64), np.arange(min(FEW, K)), 0
-    p = np.zeros((0, K))
-    while len(missing):
-        if listed >= MOST_LISTED:
-            raise UserError(
-                f"{len(missing)} of {K:,} members of the bank can do what none of {listed} others can: the "
-                "exact filter cannot list their transitions. Take --filter.kind importance."
-            )
+    (s, a, s_next), p = list_transitions(bank, pomdp)
+    reach = Reach(
+        start=jnp.asarray(start_of(pomdp)[0], float),
+        s=jnp.asarray(np.append(s, 0), jnp.int32),
+        p=jnp.asarray(np.concatenate([p, np.zeros((1, K))]), float),
+        place=jnp.asarray((a * S + s) * S + s_next, jnp.int32),
+        into=jnp.asarray(_lists(a * S + s_next, A * S).reshape(A, S, -1), jnp.int32),
+    )
+    return eqx.tree_at(lambda bank: bank.reach, bank, reach, is_leaf=lambda x: x is None)
+
+
+def list_transitions(bank: Bank, pomdp: POMDP) -> tuple[Int[np.ndarray, "3 n"], Float64[np.ndarray, "n K"]]:
+    """All (s, a, s') that any member can do, and their probabilities in each: those of a few members, and of
+    more until nothing is missing."""
+    S, A, K = pomdp.num_states, pomdp.num_actions, bank.num_members
+    found, missing = np.zeros((3, 0), np.int64), np.arange(K)
+    for _ in range(MOST_LISTS):
         more = [np.stack(transitions(pomdp, bank.member(jnp.int32(k)))[:3]) for k in missing[:FEW]]
-        listed += len(more)
         found = np.unique(np.concatenate([found, *more], axis=1), axis=1)
         if found.shape[1] * K > LARGEST_REACH:
             raise UserError(
@@ -73,19 +80,14 @@ def with_reach(bank: Bank, pomdp: POMDP) -> Bank:
             )
         p = np.asarray(_probabilities(bank, pomdp, *map(jnp.asarray, found.astype(np.int32))), np.float64)
         pair = found[0] * A + found[1]
-        sums = np.stack([np.bincount(pair, p[:, k], S * A) for k in range(K)])
-        missing = np.flatnonzero(np.any(np.abs(sums - 1) > TOLERANCE, axis=1))
-    p = p / sums.T[pair]
-    start = jnp.asarray(start_of(pomdp)[0], float)
-    s, a, s_next = found
-    reach = Reach(
-        start=start,
-        s=jnp.asarray(np.append(s, 0), jnp.int32),
-        p=jnp.asarray(np.concatenate([p, np.zeros((1, K))]), float),
-        place=jnp.asarray((a * S + s) * S + s_next, jnp.int32),
-        into=jnp.asarray(_lists(a * S + s_next, A * S).reshape(A, S, -1), jnp.int32),
+        sums = np.stack([np.bincount(pair, p[:, k], S * A) for k in range(K)], axis=1)
+        missing = np.flatnonzero(np.any(np.abs(sums - 1) > TOLERANCE, axis=0))
+        if not len(missing):
+            return found, p / sums[pair]
+    raise UserError(
+        f"{len(missing)} of {K:,} members of the bank can do what none of {MOST_LISTS * FEW} others can: the "
+        "exact filter cannot list their transitions. Take --filter.kind importance."
     )
-    return eqx.tree_at(lambda bank: bank.reach, bank, reach, is_leaf=lambda x: x is None)
 
 
 @eqx.filter_jit

@@ -7,7 +7,7 @@ from baddr.agents.base import Bayesian, F, P, Prior, Progress, Request
 from baddr.core.filters import Importance
 from baddr.errors import UserError
 from baddr.planners.po_uct import PoUct
-from baddr.posteriors.settings import BankSettings, MixtureSettings, Network, Pretrain
+from baddr.posteriors.settings import BankSettings, LatentSettings, MixtureSettings, Network, Pretrain
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Mixture(Bayesian, Generic[P, F]):
     filter: F = field(default_factory=Importance)  # type: ignore[assignment]
     mixture: MixtureSettings = field(default_factory=MixtureSettings)
     # Groups of the agents that it may be a mixture of: each takes those it has, and defaults for the others.
+    latent: LatentSettings = field(default_factory=LatentSettings)
     bank: BankSettings = field(default_factory=BankSettings)
     network: Network = field(default_factory=Network)
     pretrain: Pretrain = field(default_factory=Pretrain)

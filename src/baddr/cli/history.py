@@ -15,10 +15,9 @@ def with_setting(experiment: AnyExperiment, group: str, setting: str, value: int
         return experiment
     values = experiment.settings.groups().get(group)
     if values is not None and (kind := kind_with(group, frozenset({setting}), values)):
-        return with_setting(
-            replace(experiment, settings=with_kind(experiment.settings, group, kind)), group, setting, value
-        )
-    if not hasattr(values, setting):
+        experiment = replace(experiment, settings=with_kind(experiment.settings, group, kind))
+        values = experiment.settings.groups()[group]
+    if values is None or not hasattr(values, setting):
         flag = f"--{group}.{setting.replace('_', '-')}"
         raise UserError(f"Agent {experiment.agent} has no {flag}; choose another with --agent.")
     return experiment.changed(**{group: replace(values, **{setting: value})})

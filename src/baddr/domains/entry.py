@@ -1,6 +1,7 @@
 """What the command line must know of a domain before it is made. Needs no JAX."""
 
 import importlib
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -38,6 +39,10 @@ class Names:
     action: tuple[str, ...]
     observation: tuple[Feature, ...]
     model: tuple[Quantity, ...] = ()  # what is believed of the model, with its truth
+
+    @property
+    def num_states(self) -> int:
+        return math.prod(len(values) for _, values in self.state)
 
     def quantity(self, name: str) -> Quantity:
         """By the name of its columns; one that a domain does not name has numbers for names."""
@@ -102,19 +107,23 @@ def with_wide(presets: dict[str, Preset], num_states: int, **domain: Any) -> dic
     settings of the domain. (Under a prior that is certain, a Bayesian must not learn quickly.)
 
     `latent`, where the domain has none; `bank`, with an exact belief where there are not too many states;
-    `mixture`, with the networks of variant `network`.
+    `mixture`, with the networks of variants `network` and `latent`.
     """
 
     def wide(sizes: Preset, **groups: Any) -> Preset:
         changed = sizes.changed(sizes.runs, sizes.episodes, **groups)
         return replace(changed, domain={**sizes.domain, **domain})
 
+    def latent(name: str) -> dict[str, Any]:
+        groups = found[f"{name}/latent"].groups
+        return {"latent": groups["latent"]} if "latent" in groups else {}
+
     exact = {"filter": Exact()} if num_states <= MOST_STATES_OF_A_BANK else {}
     found = dict(presets)
     for name in ("quick", "paper"):
         found.setdefault(f"{name}/latent", wide(presets[name]))
         found[f"{name}/bank"] = wide(presets[name], **exact)
-        found[f"{name}/mixture"] = wide(presets.get(f"{name}/network", presets[name]))
+        found[f"{name}/mixture"] = wide(presets.get(f"{name}/network", presets[name]), **latent(name))
     return found
 
 

@@ -113,7 +113,8 @@ class Mixture(Posterior):
     ) -> Mixed:
         keys = jr.split(key, len(self.parts))
         parts = zip(self.parts, keys, theta.thetas, strict=True)
-        return after(theta, tuple(part.update(*x, s, a, s_next, o) for part, *x in parts))
+        learned = tuple(part.update(key, theta, s, a, s_next, o) for part, key, theta in parts)
+        return after(theta, learned)
 
     @property
     def _weights(self) -> Float[Array, " parts"]:

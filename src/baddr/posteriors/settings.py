@@ -131,8 +131,8 @@ class Exact:
 class MixtureSettings:
     """The agents whose posteriors agent mixture has, and how likely each is before anything is seen."""
 
-    of: tuple[str, ...] = ("bank", "baddr")
-    """Agents with a posterior: bank, baddr, filtering, ba-pomcp, fba-pomcp."""
+    of: tuple[str, ...] = ("latent", "baddr")
+    """Agents with a posterior: latent, bank, baddr, filtering, ba-pomcp, fba-pomcp."""
     weights: tuple[float, ...] = (0.9, 0.1)
     """The prior weight of each, in proportion."""
 

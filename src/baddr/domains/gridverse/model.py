@@ -11,8 +11,6 @@ c: 0 left, 1 middle, 2 right, as the agent sees it; its values are 0 beyond the 
 Nothing stands in the room, so nothing in it is hidden.
 """
 
-import math
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -152,13 +150,13 @@ class Gridverse(POMDP):
 def make_domain(settings: GridverseSettings) -> Domain:
     """The room with the paper's prior: turns and the beam known, forward's length not.
 
-    The paper's prior is one simulator: sampled ones and the expected one are the same. With a finite
+    The paper's prior is one simulator: sampled ones and the expected one are the same. With a
     `certainty` each simulator has a distribution of its own over how far forward walks. There is no tabular
     prior: O alone would have 4^(3N) outcomes a row.
     """
     size, forward_length, certainty = settings.size, settings.forward_length, settings.certainty
     prior = Walk(size, forward_length, noisy=True)
-    if math.isfinite(certainty):
+    if certainty:
         prior = Walk(size, forward_length, True, jnp.full((prior.reach + 2,), 1 / (prior.reach + 2)))
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:

@@ -1,6 +1,5 @@
 """Gridverse's settings, names and presets. Needs no JAX."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -23,9 +22,9 @@ class GridverseSettings:
     """N: cells along a side, the walls included."""
     forward_length: int = 1
     """Cells that forward walks. 1: the original environment. Preset `paper` has 4, and 8 from size 32 on."""
-    certainty: float = math.inf
+    certainty: float = 0.0
     """c: how far forward walks in a simulator is distributed as a draw of Dirichlet(c * uniform), over 1
-    behind to 5 ahead or more. inf: the paper's one simulator, whose forward lands on any open cell near. 1: a
+    behind to 5 ahead or more. 0: the paper's one simulator, whose forward lands on any open cell near. 1: a
     wide prior."""
     leaf: Literal["distance", "rollout"] = "distance"
     """The value below the search tree: 1 / (Manhattan distance to the goal), or a random rollout's."""
@@ -43,7 +42,7 @@ class GridverseSettings:
                 self.forward_length <= LARGEST_SIZE,
                 f"domain.forward-length must be at most {LARGEST_SIZE}: there are walls before",
             ),
-            (self.certainty > 0, "domain.certainty must be positive"),
+            (self.certainty >= 0, "domain.certainty must not be negative"),
             (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
             (self.horizon >= 1, "domain.horizon must be at least 1"),
         )

@@ -7,7 +7,7 @@ import numpy as np
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
@@ -104,12 +104,13 @@ def presets(settings: RockSampleSettings) -> dict[str, Preset]:
     ours = SIZES.changed(SIZES.runs, SIZES.episodes, planner=IMPROVED)
     filtered = {"num_particles": particles, "resample_below": particles / 4}
     quick = ours.changed(ours.runs, ours.episodes, planner=tree, filter=filtered)
-    return {
+    found = {
         "quick": quick,
         "quick/network": quick.changed(8, ours.episodes),
         "paper": SIZES,
         **learners(),
     }
+    return with_wide(found, names(settings).num_states)
 
 
 ENTRY = Entry(

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
@@ -67,12 +67,13 @@ TREE = BeliefTree(num_expansions=64, num_particles=128)
 
 def presets(settings: TMazeSettings) -> dict[str, Preset]:
     ours = SIZES.changed(SIZES.runs, SIZES.episodes, planner=IMPROVED)
-    return {
+    found = {
         "quick": ours.changed(SIZES.runs, SIZES.episodes, planner=TREE),
         "quick/network": ours.changed(8, SIZES.episodes, planner=TREE, filter={"num_particles": 256}),
         "paper": SIZES,
         **learners(),
     }
+    return with_wide(found, names(settings).num_states)
 
 
 ENTRY = Entry(

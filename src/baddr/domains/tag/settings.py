@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from baddr.core.checks import wrong
 from baddr.core.filters import Importance
-from baddr.domains.entry import Entry, Names, Preset, by_module, learners
+from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
 from baddr.posteriors.settings import Network, Pretrain
@@ -80,12 +80,13 @@ def presets(settings: TagSettings) -> dict[str, Preset]:
     quick = SIZES.changed(SIZES.runs, SIZES.episodes, planner=IMPROVED).changed(
         SIZES.runs, SIZES.episodes, planner=TREE
     )
-    return {
+    found = {
         "quick": quick,
         "quick/network": quick.changed(4, SIZES.episodes, filter={"num_particles": 256}),
         "paper": SIZES,
         **learners(),
     }
+    return with_wide(found, names(settings).num_states)
 
 
 ENTRY = Entry(
