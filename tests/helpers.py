@@ -52,12 +52,10 @@ def untrained(network: Network, sizes: Any, members: int = 1, scale: float = 1.0
     return Dropout(scale * w, architecture)
 
 
-def untrained_latent(
-    settings: LatentSettings, sizes: Any, networks: str = "TO", scale: float = 2.0
-) -> Latent:
+def untrained_latent(settings: LatentSettings, sizes: Any, networks: str = "TO") -> Latent:
     """A `Latent` of random networks: `sizes` are those of s, the actions and those of o."""
     architecture = architecture_of(settings, sizes, networks)
-    nets = jax.tree.map(lambda x: scale * x, random_nets(*jr.split(prng.key(1)), architecture, settings))
+    nets = jax.tree.map(lambda x: 2.0 * x, random_nets(*jr.split(prng.key(1)), architecture, settings))
     d = settings.dimensions
     start = Gaussian(0.1 * jnp.arange(d, dtype=float), jnp.eye(d) + 0.2 * jnp.tri(d, k=-1))
     return Latent(*nets, start, architecture, settings.model == "expected")

@@ -13,7 +13,9 @@ from baddr.core.pomdp import Dynamics, Table
 from baddr.domains import tiger
 from baddr.fast.pretrain import uniform_states
 from baddr.fast.pretrain_latent import (
+    SPEED,
     LatentFit,
+    _begin,
     architecture_of,
     cached_prior,
     measure_fit,
@@ -78,6 +80,19 @@ def test_a_family_of_two_numbers_is_recovered(trained):
     assert np.all(posterior.start.mean == 0) and np.all(posterior.start.factor == np.eye(2))
     assert np.all(np.abs(np.asarray(z).mean(0)) < 1e-4)
     assert told[-1][:2] == (1536, 1536) and told[-1][2] < told[0][2]
+
+
+def test_the_prior_has_the_moments_of_all_q_together():
+    """In units of it, the means spread by less than 1 where q_m have a width of their own."""
+    few = LatentSettings(dimensions=2, hidden=4, simulators=16, steps=0)
+    given = prng.key(0), DOMAIN.sample_simulator, architecture_of(few, SIZES, "TO"), few
+    nets, _, _ = _begin(*given)
+    z = np.asarray(train(*given, STATES).z, np.float64)
+    means, variance = SPEED * np.asarray(nets.mean), np.exp(-2.0)
+    between = np.cov(means.T, bias=True)
+    A = np.linalg.cholesky(between + variance * np.eye(2))
+    expected = np.linalg.solve(A, np.linalg.solve(A, between).T)
+    np.testing.assert_allclose(np.cov(z.T, bias=True), expected, atol=1e-4)
 
 
 def test_its_predictions_after_listening_are_near_bayes(trained):

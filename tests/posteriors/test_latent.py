@@ -1,4 +1,4 @@
-"""`Latent`: U against finite differences, a closed form and an exact grid; what it predicts after listening."""
+"""`Latent`: U against finite differences, a closed form and an exact grid."""
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ from baddr.domains import tiger
 from baddr.posteriors.dropout import log_prob_of
 from baddr.posteriors.latent import (
     Gaussian,
+    Latent,
     LatentNet,
     OfZ,
     Prediction,
@@ -99,7 +100,7 @@ def test_a_certain_feature_leaves_theta_as_it_is():
 
 
 def hearing(slope: float = 0.8) -> LatentNet:
-    """Listening in tiger, where logit p(hear the good door) = .5 + slope z for both doors."""
+    """Listening in tiger, where the left door is heard with logit .5 + slope z."""
     W = jnp.zeros((7, 2)).at[5, 0].set(4.0).at[6, 1].set(4.0)  # which door is in s'
     out = jnp.zeros((2, 3)).at[0, 0].set(0.25).at[0, 1].set(-0.25).at[1, 0].set(-0.25).at[1, 1].set(0.25)
     layers = ((W, jnp.zeros((2,))), (100 * jnp.eye(2), jnp.zeros((2,))), (out, jnp.array([0.0, 0, -30])))
@@ -111,9 +112,7 @@ def test_against_an_exact_grid_in_one_dimension():
     Bayes' rule on a grid of 4001 z."""
     posterior = untrained_latent(LatentSettings(dimensions=1, hidden=2), TIGER)
     start = Gaussian(jnp.zeros((1,)), jnp.eye(1))
-    posterior = eqx.tree_at(
-        lambda p: (p.T, p.O, p.start), posterior, (None, hearing(), start), is_leaf=lambda x: x is None
-    )
+    posterior = Latent(None, hearing(), start, posterior.architecture)
     s, listen = jnp.array([0], jnp.int32), jnp.int32(tiger.LISTEN)
     z = np.linspace(-6, 6, 4001)
     p = 1 / (1 + np.exp(-(0.5 + 0.8 * z)))
@@ -142,13 +141,12 @@ def test_a_network_that_is_left_out_is_asked_for_in_a_sentence(networks):
 
 
 def test_a_network_of_no_z_teaches_nothing():
-    """Neither network depends on z: theta stays; and a draw is the mean of none."""
+    """Observations that are the same for all z are no part of U."""
     posterior = untrained_latent(LatentSettings(hidden=4, learn_observation=False), TIGER)
     assert posterior.O is not None and posterior.O.of_z is None
-    step = Transition(
-        jnp.array([0], jnp.int32), jnp.int32(2), jnp.array([0], jnp.int32), jnp.array([1], jnp.int32)
-    )
-    assert len(list(posterior.predictions(step))) == 1
+    s = jnp.array([0], jnp.int32)
+    [prediction] = posterior.predictions(Transition(s, jnp.int32(2), s, s))
+    assert prediction.net is posterior.T
 
 
 def test_draws_have_the_moments_of_theta():
