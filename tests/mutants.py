@@ -948,14 +948,14 @@ MUTANTS = [
         "test_latent.py::moderated",
     ),
     Mutant(
-        "Latent"s evidence does not narrow theta",
+        "evidence does not narrow the theta of Latent",
         "posteriors",
         "jnp.eye(d, dtype=F.dtype) + F, theta.factor",
         "jnp.eye(d, dtype=F.dtype), theta.factor",
         "test_latent.py::adds_precisions",
     ),
     Mutant(
-        "Latent"s derivative forgets the outputs" own z",
+        "the derivative of Latent forgets what z adds to the outputs",
         "posteriors",
         "@ self.layers[-1][0] + self.of_z.outputs",
         "@ self.layers[-1][0]",
@@ -969,7 +969,7 @@ MUTANTS = [
         "test_twins.py::filter",
     ),
     Mutant(
-        "Latent"s prior is as narrow as the means of q",
+        "the prior of Latent is as narrow as the means of q",
         "fast",
         " + jnp.diag(jnp.mean(jnp.exp(2 * nets.log_sd), axis=0))",
         "",
