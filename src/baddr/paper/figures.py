@@ -142,9 +142,7 @@ def curve(
     if sizes.quick:
         experiment = replace(experiment, **quick)
     variant = agent_class(agent).variant
-    if variant in ("network", "latent") and sizes.ensembles:
-        ensembles = sizes.ensembles
-    if variant == "network":  # one ensemble says nothing about another training
+    if variant in ("network", "latent"):  # one ensemble says nothing about another training
         ensembles = sizes.ensembles or (ensembles if sizes.quick else max(ensembles, FEWEST_ENSEMBLES))
     runs = sizes.runs or experiment.runs * (ensembles if sizes.quick else 1)
     if variant == "learner":  # a learner is a run of tens of thousands of episodes
