@@ -77,6 +77,7 @@ PAPER = Preset(
 )
 
 OURS = PAPER.changed(PAPER.runs, PAPER.episodes, planner=IMPROVED)
+WIDE = {"certainty": 1.0}  # where the paper's prior is one simulator there is no other one to learn
 # All simulators see alike; theta is small, so there is place for many particles.
 LATENT = PAPER.changed(
     PAPER.runs,
@@ -95,12 +96,12 @@ def presets(settings: GridverseSettings) -> dict[str, Preset]:
         "quick": OURS.changed(8, 50, planner=TREE),
         # The table's 512 batches leave the networks short of their simulator, so `quick` trains them longer.
         "quick/network": OURS.changed(8, 50, pretrain={"batches": 4096}),
-        "quick/latent": LATENT.changed(8, 50, planner=IMPROVED),
+        "quick/latent": replace(LATENT.changed(8, 50, planner=IMPROVED), domain=WIDE),
         "paper": replace(PAPER, domain=domain),
-        "paper/latent": replace(LATENT, domain=domain),
+        "paper/latent": replace(LATENT, domain=domain | WIDE),
         **learners(20_000, domain, learning_rate=1e-3, num_particles=particles),
     }
-    return with_wide(presets, 4 * settings.size**2, certainty=1.0)
+    return with_wide(presets, 4 * settings.size**2, **WIDE)
 
 
 ENTRY = Entry(
