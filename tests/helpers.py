@@ -13,10 +13,13 @@ import numpy as np
 from baddr import prng
 from baddr.core.agent import Agent
 from baddr.core.pomdp import POMDP
+from baddr.fast.pretrain_latent import architecture_of
+from baddr.fast.pretrain_latent import untrained as random_nets
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import preset
 from baddr.posteriors.dropout import Architecture, Dropout, initial_weights
-from baddr.posteriors.settings import Network
+from baddr.posteriors.latent import Gaussian, Latent
+from baddr.posteriors.settings import LatentSettings, Network
 
 DATA = Path(__file__).parent / "data"
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -47,6 +50,15 @@ def untrained(network: Network, sizes: Any, members: int = 1, scale: float = 1.0
     architecture = Architecture(network, *sizes, **options)
     w = jax.jit(jax.vmap(lambda key: initial_weights(key, architecture)))(jr.split(prng.key(1), members))
     return Dropout(scale * w, architecture)
+
+
+def untrained_latent(settings: LatentSettings, sizes: Any, networks: str = "TO") -> Latent:
+    """A `Latent` of random networks: `sizes` are those of s, the actions and those of o."""
+    architecture = architecture_of(settings, sizes, networks)
+    nets = jax.tree.map(lambda x: 2.0 * x, random_nets(*jr.split(prng.key(1)), architecture, settings))
+    d = settings.dimensions
+    start = Gaussian(0.1 * jnp.arange(d, dtype=float), jnp.eye(d) + 0.2 * jnp.tri(d, k=-1))
+    return Latent(*nets, start, architecture, settings.model == "expected")
 
 
 def same_trees(one: Any, other: Any, **tolerance: float) -> None:

@@ -990,6 +990,42 @@ MUTANTS = [
         "jnp.clip(length, -1, ahead)",
         "test_wide.py::behind",
     ),
+    # --- one network for all simulators ---
+    Mutant(
+        "Latent takes no account of how wide theta is",
+        "posteriors",
+        "    return 1 / jnp.sqrt(1 + math.pi / 8 * 2 * spread / (chance + TINY))",
+        "    return jnp.ones_like(spread)",
+        "test_latent.py::moderated",
+    ),
+    Mutant(
+        "evidence does not narrow the theta of Latent",
+        "posteriors",
+        "jnp.eye(d, dtype=F.dtype) + F, theta.factor",
+        "jnp.eye(d, dtype=F.dtype), theta.factor",
+        "test_latent.py::adds_precisions",
+    ),
+    Mutant(
+        "the derivative of Latent forgets what z adds to the outputs",
+        "posteriors",
+        "@ self.layers[-1][0] + self.of_z.outputs",
+        "@ self.layers[-1][0]",
+        "test_latent.py::finite_differences",
+    ),
+    Mutant(
+        "the fast update of Latent keeps the mean of J",
+        "fast",
+        "    g = jnp.sum(J * outcome[:, None], axis=2) - jnp.sum(mean, axis=2)\n",
+        "    g = jnp.sum(J * outcome[:, None], axis=2)\n",
+        "test_twins.py::filter",
+    ),
+    Mutant(
+        "the prior of Latent is as narrow as the means of q",
+        "fast",
+        " + jnp.diag(jnp.mean(jnp.exp(2 * nets.log_sd), axis=0))",
+        "",
+        "test_pretrain_latent.py::prior_has_the_moments",
+    ),
 ]
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from helpers import same_trees, untrained
+from helpers import same_trees, untrained, untrained_latent
 
 from baddr import prng
 from baddr.core import agent as life
@@ -29,12 +29,13 @@ from baddr.fast.dropout_models import DropoutModels
 from baddr.fast.search import FastSearch, fast_search
 from baddr.planners.tree_search import TreeSearch
 from baddr.planners.uniform import Uniform
-from baddr.posteriors import Dirichlet, Dropout, Factored, Frozen, Known, Partial
-from baddr.posteriors.settings import Network
+from baddr.posteriors import Dirichlet, Dropout, Factored, Frozen, Known, Latent, Partial
+from baddr.posteriors.settings import LatentSettings, Network
 
 CLOSE = dict(rtol=1e-4, atol=2e-6)
 LISTEN = tiger.LISTEN
 NETWORK = Network(hidden=6, learning_rate=0.1)
+TIGER = (tiger.SIZES[0], 3, tiger.SIZES[1])
 
 
 def networks(networks: str = "TO", sizes=(tiger.SIZES[0], 3, tiger.SIZES[1])) -> Dropout:
@@ -56,6 +57,9 @@ def problems():
             replace(NETWORK, redraw_masks=True), (tiger.SIZES[0], 3, tiger.SIZES[1]), 3, 2.0
         ),
         "frozen dropout": Frozen(networks()),
+        "latent": untrained_latent(LatentSettings(dimensions=3, hidden=6), TIGER),
+        "latent, expected": untrained_latent(LatentSettings(hidden=6, model="expected"), TIGER),
+        "latent, O alike": untrained_latent(LatentSettings(hidden=6, learn_observation=False), TIGER),
         "partial, T learned": Partial(networks("T"), truth),
         "partial, O learned": Partial(Frozen(Dirichlet(*counts)), networks("O")),
     }
@@ -76,6 +80,9 @@ NAMES = [
     "dropout",
     "dropout, masks redrawn",
     "frozen dropout",
+    "latent",
+    "latent, expected",
+    "latent, O alike",
     "partial, T learned",
     "partial, O learned",
 ]
@@ -95,7 +102,7 @@ def twins(name: str) -> tuple[GBAPOMDP, GBAPOMDP]:
 
 def test_every_family_is_among_them():
     families = {type(posterior) for _, posterior in problems().values()}
-    assert families == {Known, Dirichlet, Factored, Dropout, Frozen, Partial}
+    assert families == {Known, Dirichlet, Factored, Dropout, Latent, Frozen, Partial}
     assert set(NAMES) == set(problems())
 
 

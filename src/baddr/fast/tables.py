@@ -20,12 +20,15 @@ from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP, Action, Dynamics, Scalar, SplitDynamics, State, all_vectors, flat_index
 from baddr.core.posterior import Posterior, Theta
 from baddr.errors import UserError
+from baddr.fast.backend import on_cpu
 from baddr.fast.dropout_models import DropoutModels, ParticleDynamics
+from baddr.fast.latent_models import LatentModels
 from baddr.fast.loops import one_by_one, over_particles
 from baddr.fast.models import FrozenModels
 from baddr.fast.tuning import BYTES_OF_TABLES, MOST_OBSERVATIONS, TABULATED_AT_ONCE
 from baddr.posteriors.dropout import Architecture, Dropout, DropoutDynamics, NetworkDynamics
 from baddr.posteriors.frozen import Frozen
+from baddr.posteriors.latent import LatentDynamics
 from baddr.posteriors.mixture import Mixture
 from baddr.posteriors.partial import Partial
 from baddr.prng import running_sum
@@ -154,7 +157,7 @@ def tabulate(
     """n draws of D, of the particles i, evaluated at these inputs and stacked, where D is worth a table."""
     if isinstance(models, FrozenModels):
         return tabulate(models.inner, rows, thetas, i, epsilons)
-    if not isinstance(models, DropoutModels) or models.posterior.architecture.networks != "TO":
+    if not isinstance(models, DropoutModels | LatentModels) or models.posterior.architecture.networks != "TO":
         return None
     architecture = models.posterior.architecture
     s = all_vectors(architecture.state_sizes)
@@ -166,10 +169,10 @@ def tabulate(
         D = models.dynamics(thetas, *draw)
         if isinstance(D, ParticleDynamics):
             return D.logits_at("T", X_T), D.logits_at("O", X_O)
-        assert isinstance(D, DropoutDynamics)
+        assert isinstance(D, DropoutDynamics | LatentDynamics)
         return jax.vmap(lambda x: D.logits("T", x))(X_T), jax.vmap(lambda x: D.logits("O", x))(X_O)
 
-    if models.by_kernels:
+    if not on_cpu() if isinstance(models, LatentModels) else models.by_kernels:
         tables = jax.vmap(one)((i, epsilons))
     else:
         tables = jax.lax.map(one, (i, epsilons), batch_size=TABULATED_AT_ONCE)

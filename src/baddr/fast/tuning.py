@@ -22,8 +22,9 @@ TABULATED_AT_ONCE = 64
 # Rejection sampling on a GPU, where draws of a particle share a reading of its weights; nine lanes need 5 or
 # 6.
 TRIES_AT_ONCE = 6
-# Bytes that a step of a particle with shared networks touches, about: 256 of them at a time.
-BYTES_OF_LATENT = 256
+# Particles with shared networks at a time: enough for a matrix product, and what it touches stays in the
+# cache.
+LATENT_AT_ONCE = 128
 # Runs whose particles are moved together on a GPU: with 1024 particles about a gigabyte of messages.
 FEW_AT_ONCE = 64
 # Rows of remembered episodes that are gone through side by side on a GPU; on a CPU one after the other.

@@ -26,14 +26,34 @@ MARKS = {"held": "✓ held", "not held": "✗ not held", "undecided": "? undecid
 def scores(figure: Figure, sizes: Sizes, data: Data) -> dict[str, Any]:
     """All that is said about a figure."""
     curves = figure.curves(sizes)
+    goal = final_return(curves)
     return {
         "figure": figure.name,
         "title": figure.title,
         "preset": sizes.preset,
         "reduced": is_reduced(figure, sizes),
-        "curves": [curve_scores(curve, data) for curve in curves],
+        "goal": goal,
+        "curves": [curve_scores(curve, data) | until(curve, goal, data) for curve in curves],
         "claims": [claim_scores(claim, data) for claim in figure.claims(sizes)],
     }
+
+
+def final_return(curves: tuple[Curve, ...]) -> float | None:
+    """What the paper's BADDr returns in the end ("2.2 after 400"), where a figure has one such number."""
+    found = {c.paper.split(" after ")[0] for c in curves if c.experiment.agent == "baddr" and c.paper}
+    return float(found.pop()) if len(found) == 1 else None
+
+
+def until(curve: Curve, goal: float | None, data: Data) -> dict[str, Any]:
+    """The first episode from which the mean over runs and 10 episodes reaches the goal; None: it never does.
+    Nothing for a curve that does not learn."""
+    if goal is None or curve.timed or curve.is_bound:
+        return {}
+    returns = np.nanmean(data.sample(curve.name).table, axis=0)
+    window = min(10, len(returns))
+    means = np.convolve(returns, np.full(window, 1 / window), mode="valid")
+    found = np.flatnonzero(means >= goal)
+    return {"until": int(found[0]) + 1 if len(found) else None}
 
 
 def is_reduced(figure: Figure, sizes: Sizes) -> bool:
@@ -209,9 +229,21 @@ def _figure(figure: Figure, scores: dict[str, Any]) -> list[Block]:
         for c in scores["claims"]
     ]
     blocks += [("h3", "Claims"), ("table", header, rows), ("h3", "Scores"), _score_table(scores["curves"])]
+    blocks += _until_table(scores)
     settings = [[c["label"], *c["settings"].values()] for c in scores["curves"]]
     names = list(scores["curves"][0]["settings"])
     return [*blocks, ("h3", "Settings"), ("table", ["curve", *names], settings)]
+
+
+def _until_table(scores: dict[str, Any]) -> list[Block]:
+    rows = [
+        [c["label"], f"{c['until']:,}" if c["until"] else f"not within {c['episodes']:,}"]
+        for c in scores["curves"]
+        if "until" in c
+    ]
+    title = f"Episodes until the paper's final return, {scores['goal']}"
+    words = "From this episode on the mean over runs and ten episodes first reaches it."
+    return [("h3", title), ("p", words), ("table", ["curve", "episode"], rows)] if rows else []
 
 
 def _score_table(curves: list[dict[str, Any]]) -> Block:

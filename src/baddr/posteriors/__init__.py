@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from baddr.posteriors.factored import Factored, FactoredCounts, FactoredDynamics, Graph
     from baddr.posteriors.frozen import Frozen
     from baddr.posteriors.known import Known
+    from baddr.posteriors.latent import Latent
     from baddr.posteriors.mixture import Mixture
     from baddr.posteriors.partial import Partial
 
@@ -27,6 +28,7 @@ _HOMES = {
     "Frozen": "posteriors.frozen",
     "Graph": "posteriors.factored",
     "Known": "posteriors.known",
+    "Latent": "posteriors.latent",
     "Mixture": "posteriors.mixture",
     "Partial": "posteriors.partial",
     "Posterior": "core.posterior",
@@ -44,6 +46,7 @@ __all__ = [
     "Frozen",
     "Graph",
     "Known",
+    "Latent",
     "Mixture",
     "Partial",
     "Posterior",

@@ -160,6 +160,10 @@ def encode(
     """Network inputs for a feature vector: raw integers, scaled to [-1, 1], or one-hot."""
     if all(c == "raw" for c in coding):
         return features.astype(float)
+    if all(c == "onehot" for c in coding):  # one comparison, not one for each feature
+        of = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        values = np.concatenate([np.arange(n, dtype=np.int32) for n in sizes])
+        return (features[of] == values).astype(float)
     parts = [_encode_one(features[i], n, c) for i, (n, c) in enumerate(zip(sizes, coding, strict=True))]
     return jnp.concatenate(parts)
 

@@ -83,19 +83,20 @@ class LatentDynamics(NetworkDynamics):
     architecture: Architecture = eqx.field(static=True)
 
     def logits_T(self, s: State, a: Action) -> Float[Array, " outputs"]:
-        return present(self.T, "T").logits(self.architecture.inputs_T(s, a), self.z)
+        return self.logits("T", self.architecture.inputs_T(s, a))
 
     def logits_O(self, s: State, a: Action, s_next: State) -> Float[Array, " outputs"]:
-        return present(self.O, "O").logits(self.architecture.inputs_O(s, a, s_next), self.z)
+        return self.logits("O", self.architecture.inputs_O(s, a, s_next))
+
+    def logits(self, net: str, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        """f(x; z) of the T- or the O-network."""
+        found: LatentNet | None = getattr(self, net)
+        if found is None:
+            raise ValueError(f"this Latent has no {net}-network: give that half of D through Partial")
+        return found.logits(x, self.z)
 
     def for_draw(self, key: Key[Array, ""]) -> tuple[Key[Array, ""], "LatentDynamics"]:
         return key, self
-
-
-def present(net: LatentNet | None, name: str) -> LatentNet:
-    if net is None:
-        raise ValueError(f"this Latent has no {name}-network: give that half of D through Partial")
-    return net
 
 
 class Prediction(NamedTuple):
@@ -169,38 +170,49 @@ def score(prediction: Prediction, theta: Gaussian) -> tuple[Float[Array, " d"], 
 def moderated(
     rows: Float[Array, "features values"], J: Float[Array, "d features values"]
 ) -> tuple[Float[Array, "features values"], Float[Array, "features 1"], Float[Array, "d features values"]]:
-    """E[p] under theta, about, the scale of its slope, and J less its mean under it.
+    """E[p] under theta, about, the scale k of its slope, and J less its mean under p.
 
-    At the mean alone p is too certain where theta is wide, and U learns too little from success. A logit of
-    mean m and variance v has E[sigmoid] = sigmoid(k m), about, and slope k of that, k^-2 = 1 + pi v / 8
-    (MacKay 1992). v of a feature is the variance of the difference of two logits, on average over pairs of
-    values drawn from p. With such J, J^T (diag p - p p^T) J is a sum of squares.
+    At the mean alone p is too certain where theta is wide, and U learns too little from success. With such J,
+    J^T (diag p - p p^T) J is a sum of squares.
     """
     p = jax.nn.softmax(rows)
     centred = J - jnp.sum(p[None] * J, axis=-1, keepdims=True)
     spread = jnp.sum(p * jnp.sum(centred**2, axis=0), axis=-1, keepdims=True)
-    v = 2 * spread / (jnp.sum(p * (1 - p), axis=-1, keepdims=True) + TINY)
-    k = 1 / jnp.sqrt(1 + math.pi / 8 * v)
+    k = scale_of(spread, jnp.sum(p * (1 - p), axis=-1, keepdims=True))
     p = jax.nn.softmax(k * rows)
     return p, k, J - jnp.sum(p[None] * J, axis=-1, keepdims=True)
+
+
+def scale_of(spread: Float[Array, "..."], chance: Float[Array, "..."]) -> Float[Array, "..."]:
+    """k: a logit of mean m and variance v has E[sigmoid] = sigmoid(k m), about, with k^-2 = 1 + pi v / 8
+    (MacKay 1992).
+
+    v of a feature is the variance of the difference of two logits, on average over pairs of different values
+    drawn from p: `spread` is the variance of a logit about the feature's mean, and `chance` the probability
+    that two values differ.
+    """
+    return 1 / jnp.sqrt(1 + math.pi / 8 * 2 * spread / (chance + TINY))
 
 
 def conditioned(theta: Gaussian, g: Float[Array, " d"], F: Float[Array, "d d"]) -> Gaussian:
     """theta after evidence of this gradient and this precision in u.
 
-    With I + F = L L^T: A' = A L^-T, and mean' = mean + A' L^-1 g. Both are what is left of the rows of A and
-    g where the columns of I + F are eliminated one after the other (Cholesky).
+    With I + F = L L^T: A' = A L^-T, and mean' = mean + A' L^-1 g.
     """
     d = g.shape[0]
-    rows = jnp.concatenate([jnp.eye(d, dtype=F.dtype) + F, theta.factor, g[None]])
-    columns = []
-    for k in range(d):
-        column = rows[:, 0] / jnp.sqrt(rows[k, 0])
-        columns.append(column[d:])
-        rows = rows[:, 1:] - column[:, None] * column[None, k + 1 : d]
-    left = jnp.stack(columns, axis=1)
+    left = eliminated(jnp.concatenate([jnp.eye(d, dtype=F.dtype) + F, theta.factor, g[None]]))
     factor, g = left[:d], left[d]
     return Gaussian(theta.mean + factor @ g, factor)
+
+
+def eliminated(rows: Float[Array, "rows d *n"]) -> Float[Array, "rows_left d *n"]:
+    """X L^-T for the d x d matrix L L^T above and the rows X below it: Cholesky, column after column."""
+    d, columns = rows.shape[1], []
+    for left in reversed(range(d)):  # columns after this one
+        column = rows[:, 0] / jnp.sqrt(rows[0, 0])[None]
+        columns.append(column[1 + left :])
+        rows = rows[1:, 1:] - column[1:, None] * column[None, 1 : 1 + left]
+    return jnp.stack(columns, axis=1)
 
 
 def initial_net(key: Key[Array, ""], widths: list[int], dimensions: int | None) -> LatentNet:

@@ -8,7 +8,7 @@ from baddr.core.filters import Rejection
 from baddr.domains.entry import Entry, Names, Preset, Quantity, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
-from baddr.posteriors.settings import Network, Pretrain
+from baddr.posteriors.settings import LatentSettings, Network, Pretrain
 
 LARGEST_SIZE = 1000  # it has 4 n^2 states, and observes 3 n features
 
@@ -76,6 +76,14 @@ PAPER = Preset(
 )
 
 OURS = PAPER.changed(PAPER.runs, PAPER.episodes, planner=IMPROVED)
+WIDE = {"certainty": 1.0}  # where the paper's prior is one simulator there is no other one to learn
+# All simulators see alike; theta is small, so there is place for many particles.
+LATENT = PAPER.changed(
+    PAPER.runs,
+    PAPER.episodes,
+    filter={"num_particles": 1024},
+    latent=LatentSettings(dimensions=8, hidden=128, learn_observation=False),
+)
 TREE = BeliefTree(num_expansions=32, num_particles=64)
 
 
@@ -87,10 +95,12 @@ def presets(settings: GridverseSettings) -> dict[str, Preset]:
         "quick": OURS.changed(8, 50, planner=TREE),
         # The table's 512 batches leave the networks short of their simulator, so `quick` trains them longer.
         "quick/network": OURS.changed(8, 50, pretrain={"batches": 4096}),
+        "quick/latent": replace(LATENT.changed(8, 50, planner=IMPROVED), domain=WIDE),
         "paper": replace(PAPER, domain=domain),
+        "paper/latent": replace(LATENT, domain=domain | WIDE),
         **learners(20_000, domain, learning_rate=1e-3, num_particles=particles),
     }
-    return with_wide(presets, 4 * settings.size**2, certainty=1.0)
+    return with_wide(presets, 4 * settings.size**2, **WIDE)
 
 
 ENTRY = Entry(
