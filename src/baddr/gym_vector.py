@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from jaxtyping import Array, Bool, Int, Key
+from jaxtyping import Array, Bool, Int, Key, UInt32
 
 from baddr import prng
 from baddr.core.pomdp import POMDP, Observation, State
@@ -119,7 +119,7 @@ def _episode_key(key: Key[Array, ""], episode: Int[Array, ""]) -> Key[Array, ""]
 
 
 @eqx.filter_jit
-def _started(seeds: Int[Array, " n"], pomdp: POMDP) -> tuple[Copies, Observation]:
+def _started(seeds: UInt32[Array, " n"], pomdp: POMDP) -> tuple[Copies, Observation]:
     keys = jax.vmap(prng.key)(seeds)
     s, o = jax.vmap(lambda key: _first(key, pomdp))(keys)
     zero = jnp.zeros(seeds.shape, jnp.int32)
