@@ -129,12 +129,12 @@ def from_environment(
     """A Gymnasium environment as a simulator. `state(env)` gives its state and `set_state(env, s)` sets it;
     without them its attribute `s` or `state` is taken. Its randomness must come from `np_random`."""
     inner = env.unwrapped
+    inner.reset(seed=0)
     attribute = next((name for name in ("s", "state") if hasattr(inner, name)), None)
     if attribute is None and (state is None or set_state is None):
         raise UserError("The environment exposes no state: give from_environment(env, state, set_state).")
     get = state or (lambda inner: getattr(inner, attribute))  # type: ignore[arg-type]
     put = set_state or (lambda inner, s: setattr(inner, attribute, s))  # type: ignore[arg-type]
-    inner.reset(seed=0)
     plain = np.ndim(get(inner)) == 0
 
     def step(rng: np.random.Generator, s: np.ndarray, a: int) -> tuple[Any, Any]:

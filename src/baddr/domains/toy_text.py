@@ -34,24 +34,20 @@ def from_gymnasium(
         raise UserError("from_gymnasium needs an environment with a table P[s][a]; others are black boxes.")
     S, A = len(table), len(table[next(iter(table))])
     O = _observations(observation, S)
-    T, R, ends = _tables(table, S, A)
     start = np.asarray(getattr(inner, "initial_state_distrib", np.full(S, 1 / S)), np.float64)
+    T, R, ends = _tables(table, start)
     names = (tuple(map(str, range(n))) for n in (S, A, O.shape[1]))
     shown = (csr_array(O),) * A
     model = SparseTables(*names, discount, T=T, O=shown, R=R, start=start / start.sum(), ends=ends)
     return tables_domain(model, Episodes(discount, horizon, prior or Prior(learned="T")))
 
 
-def _tables(table: dict[int, Any], S: int, A: int) -> tuple[tuple[Any, ...], Rewards, np.ndarray]:
+def _tables(table: dict[int, Any], start: Float64[np.ndarray, " S"]) -> tuple[tuple[Any, ...], Rewards, Any]:
     """p(s' | s, a), R(s, a, s') and the states that end an episode."""
+    S, A = len(table), len(table[0])
     rows = [(s, a, *outcome) for s in range(S) for a in range(A) for outcome in table[s][a]]
     s, a, p, s_next, r, over = (np.array(x) for x in zip(*rows, strict=True))
-    ends, goes_on = np.zeros(S, bool), np.zeros(S, bool)
-    ends[s_next[over.astype(bool)]] = True
-    goes_on[s_next[~over.astype(bool)]] = True
-    if np.any(ends & goes_on):
-        state = int(np.flatnonzero(ends & goes_on)[0])
-        raise UserError(f"State {state} sometimes ends an episode and sometimes not; an end must be a state.")
+    ends = _ends(s[p > 0], s_next[p > 0].astype(int), over[p > 0].astype(bool), start)
     T, others = [], []
     for action in range(A):
         mine = (a == action) & (p > 0)
@@ -62,6 +58,22 @@ def _tables(table: dict[int, Any], S: int, A: int) -> tuple[tuple[Any, ...], Rew
         mean = total.data / np.asarray(T[-1][total.row, total.col]).ravel()
         others.append(csr_array((mean, (total.row, total.col)), shape=(S, S)))
     return tuple(T), Rewards(np.zeros((A, S)), tuple(others)), ends
+
+
+def _ends(s: Any, s_next: Any, over: Any, start: Float64[np.ndarray, " S"]) -> np.ndarray:
+    """The states in which episodes end; only states that an episode can come to are looked at."""
+    reached = start > 0
+    for _ in range(len(start)):
+        before = reached.sum()
+        reached[s_next[reached[s] & ~over]] = True
+        if reached.sum() == before:
+            break
+    ends = np.zeros(len(start), bool)
+    ends[s_next[reached[s] & over]] = True
+    if np.any(ends & reached):
+        state = int(np.flatnonzero(ends & reached)[0])
+        raise UserError(f"State {state} sometimes ends an episode and sometimes not; an end must be a state.")
+    return ends
 
 
 def _observations(observation: Any, S: int) -> Float64[np.ndarray, "S Z"]:
