@@ -53,13 +53,17 @@ def test_the_same_problem_in_two_formats_is_the_same_model():
     np.testing.assert_allclose(expected(hall), expected(other), atol=1e-12)
 
 
-def test_end_states():
+def test_end_states(tmp_path):
     """Nothing is earned after a step into them; their own rows may be left out."""
     text = HEAD + "start: x\nE: z\nT: * : x 0 .5 .5 T: * : y 0 0 1 O: * : x uniform O: * : y uniform\n"
     model = parse(text + "R: a : * : * : * 2 R: a : z : * : * 9")
     assert model.ends.tolist() == [False, False, True]
     assert np.array_equal(model.T[:, 2], [[0, 0, 1]] * 2) and np.array_equal(model.O[0, 2], [0.5, 0.5])
     assert same(model, parse(to_text(model))) and np.array_equal(parse(to_text(model)).ends, model.ends)
+    (tmp_path / "ends.pomdp").write_text(to_text(model))
+    found = file_model(CassandraSettings(path=str(tmp_path / "ends.pomdp")))
+    assert np.array_equal(found.T[0].toarray(), [[0, 0.5, 0], [0, 0, 0], [0, 0, 0]])
+    assert found.R[0].tolist() == [2, 2, 0]
     named = HEAD.replace("x y z", "N E W").replace("a b", "E W")  # E is a name, too
     assert np.array_equal(
         parse(named + ALL + "T: E\n : E\n : E 1\n T: E : E : N 0\nT: E : E : W 0").T[0, 1], [0, 1, 0]
