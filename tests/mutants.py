@@ -929,7 +929,7 @@ MUTANTS = [
     ),
     Mutant(
         "a sparse row never draws what it does not hold",
-        "core",
+        "posteriors",
         "rest = (u >= held) & (self.floor > 0)",
         "rest = (u < 0) & (self.floor > 0)",
         "domains/test_sparse.py::draws_come",

@@ -11,9 +11,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
-from baddr.core.black_box import ANY, BlackBox, Step
 from baddr.core.checks import wrong
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State, feature_vector, flat_index
+from baddr.domains.callback import ANY, BlackBox, Step
 from baddr.domains.domain import Domain
 from baddr.domains.entry import Names
 from baddr.errors import UserError

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr import prng
-from baddr.core.black_box import BlackBox
 from baddr.core.pomdp import POMDP, Dynamics, SplitDynamics
+from baddr.domains.callback import BlackBox
 from baddr.domains.shapes import SEED, Problems
 from baddr.domains.tables import every_vector
 

@@ -19,7 +19,7 @@ from baddr.core.pomdp import (
     flat_index,
 )
 from baddr.core.posterior import Posterior
-from baddr.core.sparse import Ragged
+from baddr.posteriors.sparse import Ragged
 
 NOWHERE = -1  # in place of a state, where no step was seen yet
 
