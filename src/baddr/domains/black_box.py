@@ -17,6 +17,7 @@ from baddr.domains.callback import ANY, BlackBox, Step
 from baddr.domains.domain import Domain
 from baddr.domains.entry import Names
 from baddr.errors import UserError
+from baddr.files.settings import refuse
 from baddr.prng import categorical
 
 
@@ -97,8 +98,7 @@ def from_simulators(
     By name: state_sizes, observation_sizes, num_actions, discount (.95) and horizon (50).
     """
     given = Spaces(**spaces)
-    if given.problems():
-        raise UserError("; ".join(given.problems()) + ".")
+    refuse(given.problems())
     steps = tuple(map(_step_of, simulators if isinstance(simulators, Sequence) else [simulators]))
     sizes = tuple(given.state_sizes), tuple(given.observation_sizes)
     expected = BlackBox(jnp.int32(ANY if len(steps) > 1 else 0), steps, *sizes)
