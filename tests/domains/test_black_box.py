@@ -214,3 +214,20 @@ def test_the_pages_code_runs(monkeypatch, tmp_path):
     for block in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
         exec(block.replace('pretrain={"batches": 256, "batch_size": 32}', small), names)
     assert names["agent"].episode == 2 and player is names["player"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["corridor", "lake"])
+def test_one_network_for_all_simulators_learns_them_too(tmp_path, name):
+    """Agent latent, at a tiny size: it acts, and its belief about z moves."""
+    (tmp_path / "lake.py").write_text(FILE)
+    path = tmp_path / "lake.py" if name == "lake" else ROOT / "examples" / "corridor.py"
+    sizes = {"planner": {"kind": "po-uct", "num_simulations": 8}, "filter": {"num_particles": 8}}
+    training = {"simulators": 4, "steps": 4, "batch_size": 32, "hidden": 8}
+    agent = player(str(path), "latent", seed=0, latent=training, **sizes)
+    before = jax.tree.map(np.asarray, agent.belief.states.theta)
+    agent.reset()
+    assert agent.act() in range(4)
+    agent.observe(0)
+    pairs = zip(jax.tree.leaves(before), jax.tree.leaves(agent.belief.states.theta), strict=True)
+    assert any(not np.array_equal(x, y) for x, y in pairs)
