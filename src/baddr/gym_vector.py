@@ -120,7 +120,7 @@ def _episode_key(key: Key[Array, ""], episode: Int[Array, ""]) -> Key[Array, ""]
 
 @eqx.filter_jit
 def _started(seeds: UInt32[Array, " n"], pomdp: POMDP) -> tuple[Copies, Observation]:
-    keys = jax.vmap(prng.key)(seeds)
+    keys = jax.vmap(lambda seed: jr.key(seed, impl=prng.IMPL))(seeds)  # `prng.key` of each
     s, o = jax.vmap(lambda key: _first(key, pomdp))(keys)
     zero = jnp.zeros(seeds.shape, jnp.int32)
     return Copies(keys, zero, zero, s, zero > 0), o
