@@ -119,7 +119,7 @@ def _episode_key(key: Key[Array, ""], episode: Int[Array, ""]) -> Key[Array, ""]
 
 
 @eqx.filter_jit
-def _started(seeds: UInt32[Array, " n"], pomdp: POMDP) -> tuple[Copies, Observation]:
+def _started(seeds: UInt32[Array, " n"], pomdp: POMDP) -> tuple[Copies, Int[Array, "n features"]]:
     keys = jax.vmap(lambda seed: jr.key(seed, impl=prng.IMPL))(seeds)  # `prng.key` of each
     s, o = jax.vmap(lambda key: _first(key, pomdp))(keys)
     zero = jnp.zeros(seeds.shape, jnp.int32)
@@ -127,7 +127,7 @@ def _started(seeds: UInt32[Array, " n"], pomdp: POMDP) -> tuple[Copies, Observat
 
 
 @eqx.filter_jit
-def _again(copies: Copies, pomdp: POMDP) -> tuple[Copies, Observation]:
+def _again(copies: Copies, pomdp: POMDP) -> tuple[Copies, Int[Array, "n features"]]:
     episode = copies.episode + 1
     keys = jax.vmap(_episode_key)(copies.key, episode)
     s, o = jax.vmap(lambda key: _first(key, pomdp))(keys)
@@ -140,11 +140,11 @@ def _stepped(copies: Copies, pomdp: POMDP, a: Int[Array, " n"]) -> tuple[Copies,
     """A step of every copy, or the start of its next episode."""
 
     def one(copy: Copies, a: Int[Array, ""]) -> tuple[Copies, Seen]:
-        episode = copy.episode + copy.over
+        episode = copy.episode + copy.over.astype(jnp.int32)
         key = _episode_key(copy.key, episode)
         s_first, o_first = _first(key, pomdp)
         s_next, o = pomdp.step(jr.fold_in(key, 1 + copy.t), copy.s, a)
-        r = jnp.where(copy.over, 0, pomdp.reward(copy.s, a, s_next))
+        r = jnp.where(copy.over, 0.0, pomdp.reward(copy.s, a, s_next))
         t = jnp.where(copy.over, 0, copy.t + 1)
         terminated = ~copy.over & pomdp.is_terminal(copy.s, a, s_next)
         truncated = ~copy.over & ~terminated & (t >= pomdp.horizon)
