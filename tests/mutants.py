@@ -1026,6 +1026,49 @@ MUTANTS = [
         "",
         "test_pretrain_latent.py::prior_has_the_moments",
     ),
+    # --- files, black boxes and many copies ---
+    Mutant(
+        "the first rule of a place holds",
+        "domains",
+        "    return Latest(place[keep], time[keep], value[keep])",
+        "    return Latest(place[keep], -time[keep], value[keep])",
+        "domains/test_files.py::rules_hold or rewards_hold",
+    ),
+    Mutant(
+        "steps into an end state earn on",
+        "domains",
+        "T, R = tuple(csr_array(on @ table @ on) for table in T), np.where(model.ends, 0.0, R)",
+        "T, R = tuple(csr_array(on @ table) for table in T), np.where(model.ends, 0.0, R)",
+        "domains/test_files.py::end_states",
+    ),
+    Mutant(
+        "a factor forgets the probability of its parents",
+        "domains",
+        "self.p[row] * factor.value[place]",
+        "factor.value[place]",
+        "domains/test_files.py::pomdpx",
+    ),
+    Mutant(
+        "counts by steps forget the action",
+        "posteriors",
+        "return a * int(np.prod(self.state_sizes)) + i, (self.seen.s == i) & (self.seen.a == a)",
+        "return a * int(np.prod(self.state_sizes)) + i, (self.seen.s == i)",
+        "domains/test_sparse.py::counts_of_steps",
+    ),
+    Mutant(
+        "a sparse row never draws what it does not hold",
+        "posteriors",
+        "rest = (u >= held) & (self.floor > 0)",
+        "rest = (u < 0) & (self.floor > 0)",
+        "domains/test_sparse.py::draws_come",
+    ),
+    Mutant(
+        "several black boxes are the first one",
+        "domains",
+        "BlackBox(jr.randint(key, (), 0, len(steps), jnp.int32), steps, *sizes)",
+        "BlackBox(jnp.int32(0), steps, *sizes)",
+        "domains/test_black_box.py::draws_what",
+    ),
 ]
 
 

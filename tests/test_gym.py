@@ -22,6 +22,7 @@ from baddr.domains import tiger
 from baddr.errors import UserError
 from baddr.fast.runs import advance, start
 from baddr.gym import Environment, Player, player
+from baddr.gym_vector import VectorEnvironment
 from baddr.lab.catalog import DOMAINS
 from baddr.planners.po_uct import PoUct
 from baddr.planners.uniform import Uniform
@@ -70,16 +71,18 @@ def test_every_domain_passes_gymnasiums_checks(name):
 def test_a_module_name_in_the_id_is_enough():
     code = "import gymnasium; print(gymnasium.make('baddr.gym:baddr/Tiger-v0', horizon=3).reset(seed=0)[0])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == f"[{NULL}]", done.stderr
+    assert done.stdout.strip() == str(NULL), done.stderr
 
 
 def test_spaces_and_a_reset():
     env = gymnasium.make("baddr/Tiger-v0", accuracy=1)
-    assert env.action_space.n == 3 and env.observation_space.nvec.tolist() == [3]
+    assert env.action_space.n == 3 and env.observation_space.n == 3
     observation, info = env.reset(seed=0)
-    assert observation.tolist() == [NULL] and observation.dtype == np.int64 and info["discount"] == 0.95
+    assert observation == NULL and observation.dtype == np.int64 and info["discount"] == 0.95
     heard, reward, *_, info = env.step(LISTEN)
-    assert heard.tolist() == info["state"].tolist() and reward == -1
+    assert [heard] == info["state"].tolist() and reward == -1
+    several = Environment(DOMAINS["collision-avoidance"].make_domain(DOMAINS["collision-avoidance"].settings))
+    assert several.observation_space.nvec.tolist() == list(several.pomdp.observation_sizes)
 
 
 def test_tiger_hears_as_it_should():
@@ -88,7 +91,7 @@ def test_tiger_hears_as_it_should():
     env, n, seen = Environment(DOMAIN), 1000, []
     for i in range(n):
         _, info = env.reset(seed=7 if i == 0 else None)
-        heard = [int(env.step(LISTEN)[0][0]) for _ in range(2)]
+        heard = [int(env.step(LISTEN)[0]) for _ in range(2)]
         state = int(info["state"][0])
         seen.append((state == 0, heard[0] == state, heard[1] == state, heard == [state, state]))
     p = np.array([0.5, 0.85, 0.85, 0.7225])
@@ -99,10 +102,10 @@ def life(env, seed, episodes=6):
     seen = []
     for i in range(episodes):
         observation, info = env.reset(seed=seed if i == 0 else None)
-        seen += [*observation, *info["state"]]
+        seen += [observation, *info["state"]]
         for action in (LISTEN, LISTEN, LISTEN, i % 2):
             observation, reward, terminated, truncated, info = env.step(action)
-            seen += [*observation, *info["state"], reward, terminated, truncated]
+            seen += [observation, *info["state"], reward, terminated, truncated]
     return seen
 
 
@@ -166,8 +169,89 @@ def test_wrong_settings_get_a_sentence(settings, sentence):
 
 
 def test_a_wrong_render_mode_gets_a_sentence():
-    with pytest.raises(UserError, match="render_mode must be 'ansi' or None, not 'human'"):
+    with pytest.raises(UserError, match="render_mode must be 'ansi', 'rgb_array' or None, not 'human'"):
         Environment(DOMAIN, render_mode="human")
+
+
+def test_pictures_are_arrays_of_bytes():
+    """By the domain's own renderer, or as a table; another step is another picture."""
+    for env in (
+        gymnasium.make("baddr/Tiger-v0", render_mode="rgb_array"),
+        Environment(DOMAIN.pomdp, "rgb_array"),
+    ):
+        env.reset(seed=0)
+        first = env.render()
+        env.step(LISTEN)
+        after = env.render()
+        assert first.shape == after.shape and first.shape[2] == 3 and first.dtype == np.uint8
+        assert not np.array_equal(first, after)
+
+
+# --- many copies -------------------------------------------------------------------------------------
+
+
+def copies(num_envs, **settings):
+    return gymnasium.make_vec(
+        "baddr/Tiger-v0", num_envs=num_envs, vectorization_mode="vector_entry_point", **settings
+    )
+
+
+def test_copies_live_the_first_episodes_of_single_environments():
+    """Copy i has seed + i, or its own; after an end the next step starts the next episode."""
+    for seed, seeds in ((5, [5, 6, 7]), ([9, 1, 4], [9, 1, 4])):
+        envs, life = copies(3, horizon=4), []
+        life.append(envs.reset(seed=seed)[0])
+        for action in (LISTEN, LISTEN, OPEN_LEFT):
+            life.append(envs.step(np.full(3, action)))
+        for i, one in enumerate(seeds):
+            env = gymnasium.make("baddr/Tiger-v0", horizon=4)
+            assert env.reset(seed=one)[0] == life[0][i]
+            for action, seen in zip((LISTEN, LISTEN, OPEN_LEFT), life[1:], strict=True):
+                assert env.step(action)[:4] == tuple(x[i] for x in seen[:4])
+        assert life[-1][2].all()
+        observation, reward, terminated, truncated, _ = envs.step(np.full(3, OPEN_LEFT))
+        assert observation.tolist() == [NULL] * 3 and not reward.any()
+        assert not terminated.any() and not truncated.any()
+
+
+def test_copies_hear_as_they_should():
+    """p(right answer) = .85 in later episodes, whose states are .5 each; 5 standard errors."""
+    n, envs = 2000, copies(2000, horizon=1)
+    envs.reset(seed=0)
+    for _ in range(3):
+        envs.step(np.full(n, LISTEN))
+    heard, _, _, truncated, _ = envs.step(np.full(n, LISTEN))
+    s = np.asarray(envs.unwrapped.copies.s)[:, 0]
+    assert not truncated.any()  # it was the start of the third
+    heard, _, _, truncated, _ = envs.step(np.full(n, LISTEN))
+    assert truncated.all()
+    for found, p in ((np.mean(heard == s), 0.85), (np.mean(s), 0.5)):
+        assert abs(found - p) < 5 * np.sqrt(p * (1 - p) / n)
+    again, _ = envs.reset()
+    assert again.tolist() == [NULL] * n
+
+
+def test_copies_out_of_order_get_a_sentence():
+    with pytest.raises(UserError, match="num_envs must be at least 1, not 0"):
+        VectorEnvironment(DOMAIN, 0)
+    envs = VectorEnvironment(DOMAIN, 2)
+    with pytest.raises(UserError, match=r"call reset\(\) first"):
+        envs.step([0, 0])
+    with pytest.raises(UserError, match="2 environments and 3 seeds"):
+        envs.reset(seed=[1, 2, 3])
+    envs.reset(seed=1)
+    for actions in ([0], [0, 3], [0.5, 1.0]):
+        with pytest.raises(UserError, match="There must be 2 actions, each one of 0 to 2"):
+            envs.step(actions)
+
+
+def test_ppo_of_stable_baselines_plays_by_the_id():
+    """The recipe of docs/gymnasium.md, at a tiny size."""
+    sb3 = pytest.importorskip("stable_baselines3")
+    model = sb3.PPO("MlpPolicy", "baddr.gym:baddr/Tiger-v0", n_steps=16, batch_size=16, device="cpu", seed=0)
+    model.learn(32)
+    action, _ = model.predict(np.int64(NULL), deterministic=True)
+    assert int(action) in (0, 1, 2)
 
 
 def test_without_gymnasium_the_extra_is_named():

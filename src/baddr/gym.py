@@ -22,6 +22,7 @@ from baddr.core.pomdp import POMDP, Action, Observation, State
 from baddr.domains.catalog import DOMAINS, entry
 from baddr.domains.domain import Domain
 from baddr.domains.entry import Feature, Names
+from baddr.domains.render import TABLE, Scene, pixels, plain_names
 from baddr.errors import UserError
 from baddr.fast.choose import fast_agent
 from baddr.files.settings import problems, refuse
@@ -36,7 +37,8 @@ try:
 except ImportError as error:
     raise ImportError("baddr.gym needs Gymnasium: pip install 'baddr[gymnasium]'.") from error
 
-Features = Int64[np.ndarray, " features"]
+Features = Int64[np.ndarray, " features"] | np.int64  # a number where there is one feature alone
+RENDER_MODES = ("ansi", "rgb_array")
 
 
 # --- domains as environments -------------------------------------------------------------------------
@@ -45,15 +47,16 @@ Features = Int64[np.ndarray, " features"]
 class Environment(gymnasium.Env[Features, np.int64]):
     """A POMDP with Gymnasium's interface. Its hidden state is in `info["state"]`: no agent should look."""
 
-    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012 - Gymnasium's own declaration
+    metadata = {"render_modes": [*RENDER_MODES], "render_fps": 4}  # noqa: RUF012 - Gymnasium's own declaration
 
     def __init__(self, pomdp: Domain | POMDP, render_mode: str | None = None, names: Names | None = None):
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise UserError(f"render_mode must be 'ansi' or None, not {render_mode!r}.")
+            raise UserError(f"render_mode must be 'ansi', 'rgb_array' or None, not {render_mode!r}.")
         self.pomdp = pomdp.pomdp if isinstance(pomdp, Domain) else pomdp
         self.render_mode, self.names = render_mode, names
         self.action_space = Discrete(self.pomdp.num_actions)
-        self.observation_space = MultiDiscrete(np.array(self.pomdp.observation_sizes))
+        self.observation_space = observations(self.pomdp)
+        self.frames = Frames(pomdp, names) if render_mode == "rgb_array" else None
         self.key: Any = None
         self.s: Any = None
         self.t, self.over, self.told = 0, True, ""
@@ -67,7 +70,9 @@ class Environment(gymnasium.Env[Features, np.int64]):
         self.s, o = _first(self.key, self.pomdp)
         self.t, self.over = 0, False
         self.told = self._tell(o)
-        return np.array(o, np.int64), self._info()
+        if self.frames is not None:
+            self.frames.start(self.s)
+        return as_observation(o), self._info()
 
     def step(self, action: Any) -> tuple[Features, float, bool, bool, dict[str, Any]]:
         """One step: terminated where the POMDP ends the episode, truncated where the horizon does."""
@@ -75,16 +80,22 @@ class Environment(gymnasium.Env[Features, np.int64]):
             raise gymnasium.error.ResetNeeded("The episode is over, or has not started: call reset() first.")
         if not self.action_space.contains(action):
             raise UserError(f"Action {action!r} is not one of 0 to {self.pomdp.num_actions - 1}.")
+        before = self.s
         self.s, o, r, terminal = _next(self.key, self.pomdp, self.s, jnp.int32(action), jnp.int32(self.t))
         self.t += 1
         terminated = bool(terminal)
         truncated = not terminated and self.t >= self.pomdp.horizon
         self.over = terminated or truncated
         self.told = self._tell(o, int(action), float(r))
-        return np.array(o, np.int64), float(r), terminated, truncated, self._info()
+        if self.frames is not None:
+            self.frames.step(before, int(action), self.s, o, float(r))
+        return as_observation(o), float(r), terminated, truncated, self._info()
 
-    def render(self) -> str | None:  # type: ignore[override]
-        """The last step in words, where the mode is "ansi"."""
+    def render(self) -> Any:
+        """The last step: in words where the mode is "ansi", as a picture [height, width, 3] where it is
+        "rgb_array"."""
+        if self.frames is not None:
+            return self.frames.picture()
         return self.told if self.render_mode == "ansi" else None
 
     def _info(self) -> dict[str, Any]:
@@ -99,6 +110,43 @@ class Environment(gymnasium.Env[Features, np.int64]):
             return f"step 0: {sees}"
         action = self.names.action[a] if self.names else a
         return f"step {self.t}: action {action}, reward {r:g}, {sees}"
+
+
+def observations(pomdp: POMDP) -> Any:
+    """The space: one number where there is one feature, a vector of numbers where there are several."""
+    sizes = pomdp.observation_sizes
+    return Discrete(sizes[0]) if len(sizes) == 1 else MultiDiscrete(np.array(sizes))
+
+
+def as_observation(o: Observation) -> Features:
+    found = np.array(o, np.int64)
+    return np.int64(found[0]) if len(found) == 1 else found
+
+
+class Frames:
+    """Pictures of an environment's steps, as `baddr run --render` draws them."""
+
+    def __init__(self, domain: Domain | POMDP, names: Names | None):
+        self.pomdp = domain.pomdp if isinstance(domain, Domain) else domain
+        own, name = (domain.renderer, domain.name) if isinstance(domain, Domain) else (None, "")
+        self.renderer, self.name = own or TABLE, name.replace("-", " ")
+        known = names or (domain.names if isinstance(domain, Domain) else None)
+        self.names: Names = known or plain_names(self.pomdp)
+        self.scene: Scene | None = None
+
+    def start(self, s: State) -> None:
+        self._set(s, s, None, None, f"{self.name}: start".lstrip(": "))
+
+    def step(self, s: State, a: int, s_next: State, o: Observation, r: float) -> None:
+        seen = np.asarray(o).tolist()
+        self._set(s, s_next, a, seen, f"{self.name}: {self.names.action[a]}, reward {r + 0.0:g}".lstrip(": "))
+
+    def _set(self, s: State, s_next: State, a: int | None, o: Any, title: str) -> None:
+        both = np.asarray(s).tolist(), np.asarray(s_next).tolist()
+        self.scene = Scene(*both, a, o, None, self.pomdp.state_sizes, self.names, title)
+
+    def picture(self) -> np.ndarray | None:
+        return None if self.scene is None else pixels(self.renderer, self.scene)
 
 
 @eqx.filter_jit
@@ -136,15 +184,25 @@ def make(name: str, render_mode: str | None = None, **settings: Any) -> Environm
 
     NAME may be a file too, as on the command line: make("FILE.pomdp"), make("FILE.py:make_domain").
     """
+    domain, names = domain_of(name, settings, named=render_mode is not None)
+    return Environment(domain, render_mode, names)
+
+
+def domain_of(name: str, settings: dict[str, Any], named: bool = False) -> tuple[Domain, Names | None]:
+    """The domain of this name with these settings, and what its numbers mean."""
     domain_entry = entry(name)
     chosen = merge(domain_entry.settings, settings, environment_id(name))
     refuse(problems(chosen, "domain."), less="domain.")
-    domain = domain_entry.make_domain(chosen)
-    return Environment(domain, render_mode, domain_entry.names(chosen) if render_mode else None)
+    return domain_entry.make_domain(chosen), domain_entry.names(chosen) if named else None
 
 
 for _name in (*DOMAINS, "cassandra"):
-    gymnasium.register(environment_id(_name), entry_point="baddr.gym:make", kwargs={"name": _name})
+    gymnasium.register(
+        environment_id(_name),
+        entry_point="baddr.gym:make",
+        vector_entry_point="baddr.gym_vector:make_vec",
+        kwargs={"name": _name},
+    )
 
 
 # --- agents that play --------------------------------------------------------------------------------

@@ -107,7 +107,9 @@ def test_the_lower_bounds_are_what_tours_earn():
     left, value, least = tours(n, ROCKS, gamma)
     V = known_rocks(n, ROCKS, gamma)
     assert np.all(value.max(-1) <= V + 1e-9) and np.all(value >= least)
-    np.testing.assert_allclose(value.max(-1), V, atol=1e-6)  # all tours are among them, so the best is optimal
+    np.testing.assert_allclose(
+        value.max(-1), V, atol=1e-6
+    )  # all tours are among them, so the best is optimal
     np.testing.assert_allclose(value[:, :, 0], np.broadcast_to(10 * gamma ** left[:, :1], V.shape))
     both = value[1 * n + 1, 3].max()  # from the middle, both good: the best order, by hand
     i, j = ROCKS

@@ -22,7 +22,12 @@ DOMAIN = tiger.make_domain()
 POSTERIOR = Dirichlet(DOMAIN.counts, *tiger.SIZES)
 P0 = np.full(2, 0.5)
 # (a, o), episode after episode: sounds that agree, that differ, an episode of one opening alone.
-EPISODES = (((2, 0), (2, 0), (2, 1), (0, 2)), ((1, 2),), ((2, 1), (2, 1), (2, 1), (2, 1), (1, 2)), ((2, 0), (2, 0)))
+EPISODES = (
+    ((2, 0), (2, 0), (2, 1), (0, 2)),
+    ((1, 2),),
+    ((2, 1), (2, 1), (2, 1), (2, 1), (1, 2)),
+    ((2, 0), (2, 0)),
+)
 DRAWS = 20_000
 
 

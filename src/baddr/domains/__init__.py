@@ -4,7 +4,15 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-_HOMES = {"Domain": "domain", "Names": "entry", "from_tables": "finite", "Prior": "finite"}
+_HOMES = {
+    "Domain": "domain",
+    "Names": "entry",
+    "Prior": "finite",
+    "from_environment": "black_box",
+    "from_gymnasium": "toy_text",
+    "from_simulators": "black_box",
+    "from_tables": "finite",
+}
 __all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr import prng
 from baddr.core.pomdp import POMDP, Dynamics, SplitDynamics
+from baddr.domains.callback import BlackBox
 from baddr.domains.shapes import SEED, Problems
 from baddr.domains.tables import every_vector
 
@@ -68,6 +69,8 @@ def walk(pomdp: POMDP) -> Walk:
 def probabilities(name: str, D: Dynamics, pomdp: POMDP) -> Problems:
     """One sentence at most for each kind of mistake, about the first (s, a) that shows it: of D, and of the
     POMDP that has D for its dynamics."""
+    if isinstance(D, BlackBox):  # which has none
+        return
     yield from probabilities_of(name, D, pomdp)
     through = f"pomdp.with_dynamics({name}).step" if name != "pomdp.dynamics" else "pomdp.step"
     yield from _frequencies(name, through, D, pomdp.with_dynamics(D).step, pomdp, _pairs(pomdp))

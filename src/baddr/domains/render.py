@@ -139,6 +139,15 @@ def _draw(axes: Any, renderer: Renderer, scene: Scene) -> None:
     axes.set_title(scene.title, fontsize=10)
 
 
+def pixels(renderer: Renderer, scene: Scene) -> np.ndarray:
+    """One frame: [height, width, 3], of bytes."""
+    figure, (axes,) = _figure()
+    figure.subplots_adjust(0.02, 0.02, 0.98, 0.88)
+    _draw(axes, renderer, scene)
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()
+
+
 def _animation(renderer: Renderer, scenes: Sequence[Scene]) -> bytes:
     from PIL import Image
 

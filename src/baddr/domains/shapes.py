@@ -14,6 +14,15 @@ from baddr.core.pomdp import POMDP, Dynamics, SplitDynamics
 from baddr.domains.own import line_of
 
 SEED = 0
+UNTRACEABLE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+)
+BOTH_WAYS_OUT = (
+    "is plain Python or NumPy, and JAX must trace it: write it with jax.numpy and draw from its key, or give "
+    "it to from_simulators as a black box (docs/black-box.md)"
+)
 Problems = Iterator[str]
 
 
@@ -64,6 +73,9 @@ def traced(member: str, f: Callable[..., Any], given: tuple[Any, ...], wanted: t
 
     try:
         eqx.filter_eval_shape(look, *given)
+    except UNTRACEABLE as error:
+        line = f" (line {line_of(error)})" if line_of(error) else ""
+        wrong.append(f"{member}{line} {BOTH_WAYS_OUT}")
     except Exception as error:
         wrong.append(f"{member} raised {short(error)}")
     yield from wrong

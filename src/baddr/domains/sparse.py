@@ -9,12 +9,12 @@ from jaxtyping import Array, Bool, Float, Key
 from scipy.sparse import csr_array, vstack
 
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
-from baddr.core.sparse import Ragged, SparseTable, ragged
 from baddr.domains.cassandra.tables import SparseTables
 from baddr.domains.domain import Domain
 from baddr.domains.entry import Names
 from baddr.domains.finite import Prior
 from baddr.domains.tables import KNOWN
+from baddr.posteriors.sparse import Ragged, SparseTable, ragged
 from baddr.posteriors.sparse_dirichlet import SparseCounts
 from baddr.prng import categorical
 

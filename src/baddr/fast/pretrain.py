@@ -239,7 +239,8 @@ def _fit(
     """The members' cross-entropies against the entropies of their simulators, over the networks there are."""
     cross_entropy, entropy = map(np.asarray, _entropies(keys, posterior, M, sample_state))
     gap = cross_entropy - entropy
-    return Fit(cross_entropy, entropy, gap, ~(np.isfinite(gap) & (gap <= max_gap)))
+    unknown = np.isnan(entropy) & np.isfinite(cross_entropy)  # of a black box
+    return Fit(cross_entropy, entropy, gap, ~unknown & ~(np.isfinite(gap) & (gap <= max_gap)))
 
 
 @compiled_quickly(1)

@@ -19,7 +19,7 @@ from baddr.core.pomdp import (
     flat_index,
 )
 from baddr.core.posterior import Posterior
-from baddr.core.sparse import Ragged
+from baddr.posteriors.sparse import Ragged
 
 NOWHERE = -1  # in place of a state, where no step was seen yet
 
@@ -116,10 +116,10 @@ def _draw(
 ) -> Int[Array, ""]:
     """In proportion to the counts: from the prior's, or what one of the steps led to."""
     key_prior, key_which = jr.split(key)
-    u = jr.uniform(key_which) * (prior.total(row) + jnp.sum(mine)) - prior.total(row)
-    running = jnp.cumsum(mine.astype(jnp.int32))
+    running = jnp.cumsum(mine.astype(jnp.float32))
+    u = jr.uniform(key_which) * (prior.total(row) + running[-1]) - prior.total(row)
     i = jnp.sum(running <= u, dtype=jnp.int32)  # the step in which the sum passes u
-    last = jnp.max(jnp.where(mine, jnp.arange(mine.shape[0]), 0)).astype(jnp.int32)
+    last = jnp.max(jnp.where(mine, jnp.arange(mine.shape[0], dtype=jnp.int32), 0))
     return jnp.where((u >= 0) & jnp.any(mine), outcomes[jnp.minimum(i, last)], prior.draw(key_prior, row))
 
 
@@ -130,5 +130,6 @@ def _log_prob(
     outcomes: Int[Array, " memory"],
     outcome: Int[Array, ""],
 ) -> Float[Array, ""]:
-    count = prior.weight(row, outcome) + jnp.sum(mine & (outcomes == outcome))
-    return jnp.log(count) - jnp.log(prior.total(row) + jnp.sum(mine))
+    number = lambda some: jnp.sum(some, dtype=jnp.float32)
+    count = prior.weight(row, outcome) + number(mine & (outcomes == outcome))
+    return jnp.log(count) - jnp.log(prior.total(row) + number(mine))

@@ -27,11 +27,15 @@ def make_domain(settings: CassandraSettings) -> Domain:
     path, model = Path(settings.path), read_sparse(settings.path)
     prior = Prior(settings.prior_total, settings.prior_noise, settings.learned)
     discount = model.discount if settings.discount < 0 else settings.discount
-    episodes = Episodes(discount, settings.horizon, prior)
-    domain = _dense_domain(model, episodes) if is_small(model) else sparse_domain(model, episodes)
+    domain = tables_domain(model, Episodes(discount, settings.horizon, prior))
     # Trained priors are kept under this name: another content of the file is another domain.
     name = f"{path.stem}-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}"
     return replace(domain, name=name, renderer=RENDERER)
+
+
+def tables_domain(model: SparseTables, episodes: Episodes) -> Domain:
+    """The domain of some tables: of dense ones where they are small."""
+    return _dense_domain(model, episodes) if is_small(model) else sparse_domain(model, episodes)
 
 
 def is_small(model: SparseTables) -> bool:
