@@ -13,6 +13,7 @@ ROOMS = [
     "errors",
     "files",
     "core",
+    "exact",
     "posteriors",
     "planners",
     "solve",
@@ -24,7 +25,7 @@ ROOMS = [
     "bench",
     "cli",
 ]
-MOST_LINES, MOST_PARAMETERS, CORE_LINES = 60, 8, 1850
+MOST_LINES, MOST_PARAMETERS, CORE_LINES = 60, 8, 1600
 JAX_FREE = ["errors", "files", "planners", "planners.po_uct", "posteriors.settings", "core.filters"]
 JAX_FREE += ["solve.point_based", "domains.cassandra.sparse"]
 JAX_FREE += ["domains.catalog", "agents.kinds", "agents.dpfrl", "agents.own", "lab.experiment", "cli.help"]
@@ -48,7 +49,7 @@ def imported(tree: ast.AST) -> set[str]:
 def test_imports_go_one_way(path: Path) -> None:
     here = room(path)
     if here not in ROOMS:
-        return  # the package's own door, and those of the user's (gym, exact)
+        return  # the package's own door, and that of the user's (gym)
     later = {other for other in imported(ast.parse(path.read_text())) & {*ROOMS}}
     assert not {other for other in later if ROOMS.index(other) > ROOMS.index(here)}
 

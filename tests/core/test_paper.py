@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jaxtyping import Array
 from scipy.integrate import quad
 
-from baddr.core import exact
+from baddr import exact
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.pomdp import POMDP, Dynamics, Table
 from baddr.posteriors import Counts, Dirichlet, Frozen, Posterior

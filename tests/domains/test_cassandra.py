@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from baddr import prng
 from baddr.core.agent import Agent, state_marginals
-from baddr.core.exact import (
+from baddr.exact import (
     DirichletTables,
     expectimax,
     initial_mixture,

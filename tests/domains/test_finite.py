@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.core.exact import DirichletTables, expectimax, tabulate
+from baddr.exact import DirichletTables, expectimax, tabulate
 from baddr.domains import check, from_tables, tiger
 from baddr.domains.finite import Prior
 from baddr.errors import UserError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.core import exact
+from baddr import exact
 from baddr.core.pomdp import Dynamics, Table
 from baddr.domains import tiger
 from baddr.fast.pretrain import uniform_states

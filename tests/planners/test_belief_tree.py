@@ -12,7 +12,7 @@ import pytest
 from searches import TIGER, TRUE
 
 from baddr import prng
-from baddr.core import exact
+from baddr import exact
 from baddr.core.agent import Agent, start, step
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance

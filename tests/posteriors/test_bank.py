@@ -9,7 +9,7 @@ import pytest
 
 from baddr import prng
 from baddr.agents.members import refuse_large, with_reach
-from baddr.core import exact
+from baddr import exact
 from baddr.core.agent import Agent, Outcome, learn, step_keys
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance

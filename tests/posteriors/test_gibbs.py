@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.core import exact
+from baddr import exact
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.rejuvenation import is_due, remember
 from baddr.domains import tiger

@@ -25,7 +25,7 @@ from baddr.agents.check import (
     planner_structure,
     posterior_structure,
 )
-from baddr.core import exact
+from baddr import exact
 from baddr.core.agent import is_finite
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Filter

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers import DATA
 
-from baddr.core import exact
+from baddr import exact
 from baddr.core.pomdp import Table, flat_index
 from baddr.domains import tiger
 from baddr.posteriors import Counts, Dirichlet
