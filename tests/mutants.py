@@ -475,22 +475,22 @@ MUTANTS = [
     Mutant(
         "an inactive belief moves",
         "fast",
-        "belief, seen = learn(runs.belief, keys, outcome, last, active)",
-        "belief, seen = learn(runs.belief, keys, outcome, last, active | True)",
+        "learn((runs.belief, runs.memory), keys, outcome, last, active, runs.prepared)",
+        "learn((runs.belief, runs.memory), keys, outcome, last, active | True, runs.prepared)",
         "test_twins.py::life",
     ),
     Mutant(
         "a POMDP that is traced is converted",
         "fast",
-        "if any(isinstance(x, Tracer) for x in found):",
-        "if False:",
+        "    if any(isinstance(x, Tracer) for x in found):\n        raise",
+        "    if False:\n        raise",
         "test_twins.py::traced",
     ),
     Mutant(
         "what matters is not known while something compiles",
         "fast",
-        "with jax.ensure_compile_time_eval():  # also where a function is being compiled",
-        "if True:",
+        "with jax.ensure_compile_time_eval():  # op by op",
+        "if True:  # op by op",
         "test_twins.py::inside_jit",
     ),
     Mutant(
