@@ -93,14 +93,12 @@ def prior_only(domain: Domain) -> float | None:
 
 def on_the_truth(experiment: AnyExperiment) -> float | None:
     """The mean return of agent pomcp with the experiment's planner."""
-    from baddr.lab.run import run
+    from baddr.lab.run import run_named
 
     if not agent_class(experiment.agent).learns or experiment.name not in DOMAINS:
         return None
     same = {name: group for name, group in experiment.settings.groups().items() if name == "planner"}
-    settings = preset(experiment.name, "pomcp", "quick", experiment.domain).changed(**same)
-    found = run(
-        experiment.name, "pomcp", runs=TRUTH_RUNS, episodes=TRUTH_EPISODES, seed=experiment.seed,
-        domain=asdict(settings.domain), **settings.settings.groups(),
-    )  # fmt: skip
-    return float(found["discounted_return"].mean())
+    bound = preset(experiment.name, "pomcp", "quick", experiment.domain).changed(**same)
+    settings: dict[str, Any] = {"domain": asdict(bound.domain), **bound.settings.groups()}
+    settings |= {"runs": TRUTH_RUNS, "episodes": TRUTH_EPISODES, "seed": experiment.seed}
+    return float(run_named(experiment.name, "pomcp", settings)["discounted_return"].mean())
