@@ -34,6 +34,7 @@ COMMANDS = {
     "solve": ("DOMAIN", "bound the optimal value of the true model; write the policy"),
     "check": ("DOMAIN", "check that a domain keeps its promises: shapes, ranges, probabilities"),
     "list": ("", "list domains, agents, presets and figures"),
+    "example": ("[NAME]", "copy an example that comes with the package: a domain, a posterior, a planner"),
     "cache": ("", "show or delete trained priors, solutions and compiled code on disk"),
 }
 HELP = ("-h", "--help", "--help-all")
