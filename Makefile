@@ -31,7 +31,7 @@ check: .venv/installed
 # The book as a site, in site/: strict, and without the network. `python docs/tutorials.py --write` runs the
 # tutorials and writes their pages anew.
 docs: .venv/installed
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Puts deliberate bugs into a copy of the tree, one at a time: some test must notice each. Half an hour.
 mutants: .venv/installed

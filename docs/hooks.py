@@ -1,4 +1,4 @@
-"""What mkdocs does to pages: links to files outside of docs/ become their names, as a site has no such files."""
+"""What mkdocs does to pages: links to files outside of docs/ become their names. A site has no such files."""
 
 import re
 from pathlib import PurePosixPath

@@ -43,12 +43,15 @@ class Wear(baddr.Posterior):
         return baddr.Table(*tables(wear), (4,), (2,))
 
     def update(self, key, theta, s, a, s_next, o):
-        """A Newton step of the logistic likelihood, where the machine ran and could wear."""
-        p = jax.nn.sigmoid(theta[0])
-        told = (a == RUN) & (s[0] < BROKEN)
-        precision = theta[1] + jnp.where(told, p * (1 - p), 0.0)
-        wore = (s_next[0] > s[0]).astype(jnp.float32)
-        return jnp.array([theta[0] + jnp.where(told, (wore - p) / precision, 0.0), precision])
+        """The mode of the posterior by a few Newton steps, where the machine ran and could wear."""
+        mean, precision = theta
+        told, wore = (a == RUN) & (s[0] < BROKEN), (s_next[0] > s[0]).astype(jnp.float32)
+        x = mean
+        for _ in range(4):
+            p = jax.nn.sigmoid(x)
+            x = x - (precision * (x - mean) - (wore - p)) / (precision + p * (1 - p))
+        p = jax.nn.sigmoid(x)
+        return jnp.where(told, jnp.array([x, precision + p * (1 - p)]), theta)
 
 
 #| What is believed goes into the results if the domain can describe it:
