@@ -1,7 +1,7 @@
 #| # Your own simulator in 40 lines
 #|
-#| `examples/maintenance.py` (`baddr example maintenance.py`) is a whole domain: a machine wears out, and
-#| one may run it, inspect it or replace it. Wear cannot be seen, only heard: it rattles. The prior says
+#| `examples/maintenance.py` (`baddr example maintenance` copies it) is a whole domain: a machine wears out,
+#| and one may run it, inspect it or replace it. Wear cannot be seen, only heard: it rattles. The prior says
 #| that a run wears the machine with probability .1. The truth is .5, and an agent that believes the prior
 #| runs it into the ground.
 import sys

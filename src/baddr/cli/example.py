@@ -42,13 +42,14 @@ class Example:
 
 def main(arguments: Sequence[str]) -> int:
     options: Example = parse(Example, "example", arguments)
-    if not options.names:
+    names: list[str] = list(options.names)  # type: ignore[arg-type]
+    if not names:
         print("\n".join(f"  {name:18s} {about}" for name, (about, _) in EXAMPLES.items()))
         return 0
-    if len(options.names) > 1:
+    if len(names) > 1:
         raise UserError("Name one example: `baddr example NAME`.")
     by_stem = {name.partition(".")[0]: name for name in reversed(EXAMPLES)}
-    name = by_stem.get(options.names[0], options.names[0])
+    name = by_stem.get(names[0], names[0])
     source = folder() / nearest("example", name, EXAMPLES)
     path = options.out or Path(source.name)
     if path.exists():

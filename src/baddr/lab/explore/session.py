@@ -37,13 +37,13 @@ class Moment(NamedTuple):
     t: int
     s: Any  # of the world
     belief: Particles
-    info: Info | None  # of the update that led here
-    led_here: dict[str, Any] | None  # the action, the observation and the reward
-    total: float  # discounted return of the episode so far
-    over: bool
-    plan: Plan | None
-    tree: Tree | None
-    model: dict[str, Any]
+    info: Info | None = None  # of the update that led here
+    led_here: dict[str, Any] | None = None  # the action, the observation and the reward
+    total: float = 0.0  # discounted return of the episode so far
+    over: bool = False
+    plan: Plan | None = None
+    tree: Tree | None = None
+    model: dict[str, Any] = {}  # noqa: RUF012
 
 
 class Inside(eqx.Module):
@@ -108,7 +108,7 @@ class Session:
         self.inside, self.key, self.lock = inside, prng.key(seed), threading.Lock()
         self.count = 0  # of random keys that were used
         belief, s = inside.begin(self._key())
-        self.moments, self.now = [self._thought(0, 0, s, belief)], 0
+        self.moments, self.now = [self._thought(Moment(0, 0, s, belief))], 0
 
     @property
     def moment(self) -> Moment:
@@ -118,26 +118,15 @@ class Session:
         self.count += 1
         return jr.fold_in(self.key, self.count)
 
-    def _thought(
-        self,
-        episode: int,
-        t: int,
-        s: Any,
-        belief: Particles,
-        info: Info | None = None,
-        led_here: dict[str, Any] | None = None,
-        total: float = 0.0,
-        over: bool = False,
-    ) -> Moment:
+    def _thought(self, moment: Moment) -> Moment:
         """The moment with its plan; after the end of an episode there is nothing to plan."""
-        plan = tree = None
         inside, horizon = self.inside, self.inside.domain.pomdp.horizon
-        model, _ = inside.about(self._key(), belief)
-        if not over:
-            plan, a, tree = inside.think(self._key(), belief, jnp.int32(horizon - t))
-            led_here = (led_here or {}) | {"best": int(a)}
-        described = {name: np.asarray(x).tolist() for name, x in model.items()}
-        return Moment(episode, t, s, belief, info, led_here, total, over, plan, tree, described)
+        model, _ = inside.about(self._key(), moment.belief)
+        moment = moment._replace(model={name: np.asarray(x).tolist() for name, x in model.items()})
+        if moment.over:
+            return moment
+        plan, a, tree = inside.think(self._key(), moment.belief, jnp.int32(horizon - moment.t))
+        return moment._replace(plan=plan, tree=tree, led_here=(moment.led_here or {}) | {"best": int(a)})
 
     # What a reader can do.
 
@@ -167,18 +156,18 @@ class Session:
         said = {"action": a, "observation": np.asarray(seen).tolist(), "reward": float(r)}
         said["imagined"] = o is not None
         total = moment.total + pomdp.discount**moment.t * float(r)
-        self._add(self._thought(moment.episode, moment.t + 1, s_next, belief, info, said, total, last))
+        self._add(Moment(moment.episode, moment.t + 1, s_next, belief, info, said, total, last))
 
     def next_episode(self) -> None:
         """What was learned stays; the state is drawn anew."""
         belief, s = self.inside.again(self._key(), self.moment.belief)
-        self._add(self._thought(self.moment.episode + 1, 0, s, belief))
+        self._add(Moment(self.moment.episode + 1, 0, s, belief))
 
     def move(self, by: int) -> None:
         self.now = min(max(self.now + by, 0), len(self.moments) - 1)
 
     def _add(self, moment: Moment) -> None:
-        self.moments = [*self.moments[: self.now + 1], moment][-MOST_MOMENTS:]
+        self.moments = [*self.moments[: self.now + 1], self._thought(moment)][-MOST_MOMENTS:]
         self.now = len(self.moments) - 1
 
     # What a page shows.
