@@ -13,7 +13,7 @@ from baddr.core.particles import Particles
 from baddr.core.pomdp import POMDP
 from baddr.fast.belief_tree import FastTree
 from baddr.planners.belief_tree.nodes import Nodes
-from baddr.planners.belief_tree.search import Tree, step
+from baddr.planners.belief_tree.search import Tree, step, written
 
 LIKELY = 1e-6  # children of less probability are not shown
 
@@ -28,7 +28,8 @@ def grown(
     search = planner.start(gba, key, belief, limit, jnp.array(True), prepared)
     # A step of a tree that is decided changes nothing.
     body = lambda e, tree: step(e, search._replace(tree=tree), how, gba.discount)
-    return search.nodes, jax.lax.fori_loop(1, how.num_expansions + 1, body, search.tree)
+    tree = jax.lax.fori_loop(1, how.num_expansions + 1, body, search.tree)
+    return search.nodes, written(tree, jnp.int32(how.num_expansions))
 
 
 def root_view(tree: Tree, gamma: float) -> dict[str, Any]:
@@ -79,10 +80,10 @@ def node_view(tree: Tree, number: int, gba: GBAPOMDP, world: POMDP) -> list[dict
 def _marginals(tree: Tree, place: tuple[int, int, Any], world: POMDP) -> list[list[float]]:
     """p(s_i = .) for each feature of the state, at a node."""
     e, a, c = place
-    w = np.asarray(tree.W[e, a, c], np.float64)
+    w = np.asarray(tree.blocks.W[e, a, c], np.float64)
     w = w / max(w.sum(), 1e-300)
     sizes = world.state_sizes
-    leaves = jax.tree.leaves(tree.of)
+    leaves = jax.tree.leaves(tree.blocks.of)
     if leaves:  # particles, each with its state
         s = np.asarray(leaves[0][e, a])
         return [np.bincount(s[:, i], w, n).tolist() for i, n in enumerate(sizes)]
