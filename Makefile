@@ -2,10 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test slow golden matrix check bench mutants clean
+.PHONY: run test slow golden matrix check docs bench mutants clean
 
+# Many runs with few particles: what is learned can be seen in a minute and a half on two cores.
 run: .venv/installed
-	$(BIN)/baddr run tiger
+	$(BIN)/baddr run tiger --runs 128 --episodes 24 --filter.num-particles 256 --filter.resample-below 32 \
+	  --planner.num-particles 128 --reference all
 
 test: .venv/installed
 	$(BIN)/pytest -n auto --durations 15
@@ -25,6 +27,11 @@ check: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+# The book as a site, in site/: strict, and without the network. `python docs/tutorials.py --write` runs the
+# tutorials and writes their pages anew.
+docs: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Puts deliberate bugs into a copy of the tree, one at a time: some test must notice each. Half an hour.
 mutants: .venv/installed

@@ -713,6 +713,28 @@ MUTANTS = [
         "return np.ones_like(df)",
         "test_statistics.py::few_runs_hold",
     ),
+    # --- explore, and what a policy is worth ---
+    Mutant(
+        "acting from an earlier moment keeps the later ones",
+        "lab",
+        "[*self.moments[: self.now + 1], self._thought(moment)]",
+        "[*self.moments, self._thought(moment)]",
+        "test_explore.py::back_and_forth",
+    ),
+    Mutant(
+        "any token opens the page",
+        "lab",
+        "return secrets.compare_digest(given.encode(), self.token.encode())",
+        "return True",
+        "test_explore.py::wrong_token",
+    ),
+    Mutant(
+        "a policy is always at its first step",
+        "solve",
+        "a = act(solution, b, horizon - t)",
+        "a = act(solution, b, horizon)",
+        "test_worth.py::all_histories",
+    ),
     # --- claims ---
     Mutant(
         "an interval that reaches out of its region is held",

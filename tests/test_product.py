@@ -335,7 +335,7 @@ def smaller(command: list[str]) -> list[str]:
     """A documented command of sizes that can run here: those of the pairs above, so that the programs are
     the same, and what one of them compiled the others find. Later flags win."""
     name, flags, cut = command[0], set(command), []
-    if name in ("run", "sweep", "belief", "plan"):
+    if name in ("run", "sweep", "belief", "plan", "explore") and not Path(command[1]).is_dir():
         sizes = small(*agents_of(command))
         if any(flag.startswith(("--planner.kind", "--planner.num-expansions")) for flag in flags):
             sizes = sizes.replace(SMALL["planner"], "")  # another planner has settings of its own
@@ -359,7 +359,8 @@ def agents_of(command: list[str]) -> list[str]:
         return words[words.index("agent") + 1].split(",")
     if "--agent" in words:
         return [words[words.index("--agent") + 1]]
-    return ["own" if "--posterior" in words else "baddr"]
+    default = "ba-pomcp" if command[0] == "explore" else "baddr"
+    return ["own" if "--posterior" in words else default]
 
 
 def takes_minutes(command: list[str]) -> bool:
@@ -394,6 +395,10 @@ def test_a_documented_command_works(text, finished, tmp_path, monkeypatch):
         code, _, err = call(command)
         assert code == 2 and "holds no experiment" in err
         return
+    if command[0] == "explore":  # it would serve until Ctrl-C
+        server = pytest.importorskip("baddr.lab.explore.server", reason="pip install 'baddr[explore]'")
+        monkeypatch.setattr(server, "serve", lambda explorer, port, ready: ready("an address"))
+        command = [*command, "--no-browser"]
     if command[0] in ("run", "sweep", "reproduce") and "--prior" not in command:  # as it is written
         code, out, err = call([*command, "--dry-run"])
         assert code == 0 and out, f"{text} --dry-run\nended with {code}: {err}"

@@ -20,7 +20,7 @@ beside run).
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "POMDP": "core.pomdp",

@@ -30,9 +30,11 @@ COMMANDS = {
     "suite": ("", "benchmark agents on domains, with reference lines and a scoreboard"),
     "belief": ("DOMAIN", "print the belief after a given history, as JSON"),
     "plan": ("DOMAIN", "print the values and visits of a search after a given history, as JSON"),
+    "explore": ("DOMAIN|DIR", "open a page to step through an episode: belief, models, values, tree"),
     "solve": ("DOMAIN", "bound the optimal value of the true model; write the policy"),
     "check": ("DOMAIN", "check that a domain keeps its promises: shapes, ranges, probabilities"),
     "list": ("", "list domains, agents, presets and figures"),
+    "example": ("[NAME]", "copy an example that comes with the package: a domain, a posterior, a planner"),
     "cache": ("", "show or delete trained priors, solutions and compiled code on disk"),
 }
 HELP = ("-h", "--help", "--help-all")

@@ -41,7 +41,8 @@ def finish(experiment: AnyExperiment, folder: Folder, failures: list[Any], refer
         names = entry(experiment.name).names(experiment.domain)
         compared = references_of(experiment, reference)
         paths = [folder.path / "curve.png", folder.path / "curve.svg"]
-        plot_run(results, title, paths, names, compared.optimum, compared.lines())
+        lines = [(line.name, line.value) for line in compared.lines()]
+        plot_run(results, title, paths, names, compared.optimum, lines)
         plot_belief(results, title, folder.path / "belief.png", names)
         plot_histograms(results, title, folder.path, names)
         print(summary(experiment, folder, results))
@@ -74,7 +75,10 @@ def in_a_sentence(results: dict[str, Any], compared: Any, names: Any) -> str:
     first, last, error = quarters(results)
     said = f"The return went from {first:.2f} (first quarter of the episodes) to {last:.2f} (last quarter)"
     said += f", which is {(last - first) / error:.1f} standard errors" if error > 0 else ""
-    parts = [f"{line.name} is worth {line.value:.2f}" for line in compared.lines()]
+    parts = [
+        f"{line.name} is worth {line.value:.2f}" + (f" ± {line.error:.2f}" if line.error else "")
+        for line in compared.lines()
+    ]
     if compared.optimum is not None:
         parts.append(f"the optimum is {compared.optimum.lower:.2f}")
     said += "; " + ", ".join(parts) + "." if parts else "."

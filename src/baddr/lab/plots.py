@@ -54,7 +54,7 @@ def plot_run(
     check_formats(paths)
     believed = [name.partition(MEAN)[0] for name in means(columns)]
     figure, axes = _figure(2 if believed else 1)
-    window = max(1, (int(columns["episode"].max()) + 1) // 10)  # wide bands are quieter with few points
+    window = max(1, (int(columns["episode"].max()) + 1) // 8)  # wide bands are quieter with few points
     _draw_curves(axes[0], {title: columns}, window, optimum, lines)
     axes[0].set_title(title)
     if believed:

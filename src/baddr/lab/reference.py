@@ -30,23 +30,31 @@ class Optimum(NamedTuple):
         return f"between {self.lower:.6g} and {self.upper:.6g}"
 
 
+class Estimated(NamedTuple):
+    """A mean and its standard error."""
+
+    value: float
+    error: float
+
+
 class Line(NamedTuple):
-    """A horizontal line of a picture: a name and a value."""
+    """A horizontal line of a picture: a name and a value, with its standard error where it was sampled."""
 
     name: str
     value: float
+    error: float = 0.0
 
 
 class References(NamedTuple):
     """What an agent that learns is measured by. Nothing where it cannot be computed."""
 
     prior: float | None  # the best plan for the prior's expected model, in the truth, by who never learns
-    truth: float | None  # the same planner on the true model
+    truth: Estimated | None  # the same planner on the true model
     optimum: Optimum | None
 
     def lines(self) -> list[Line]:
-        named = ("planning with the prior only", self.prior), ("planning on the truth", self.truth)
-        return [Line(name, value) for name, value in named if value is not None]
+        lines = [] if self.prior is None else [Line("planning with the prior only", self.prior)]
+        return lines if self.truth is None else [*lines, Line("planning on the truth", *self.truth)]
 
 
 def optimum(settings: Any, domain: Any) -> Optimum:
@@ -91,16 +99,15 @@ def prior_only(domain: Domain) -> float | None:
     return None if horizon is None else worth(_solved(believed, horizon), believed, truth, horizon)
 
 
-def on_the_truth(experiment: AnyExperiment) -> float | None:
+def on_the_truth(experiment: AnyExperiment) -> Estimated | None:
     """The mean return of agent pomcp with the experiment's planner."""
-    from baddr.lab.run import run
+    from baddr.lab.run import run_named
 
     if not agent_class(experiment.agent).learns or experiment.name not in DOMAINS:
         return None
     same = {name: group for name, group in experiment.settings.groups().items() if name == "planner"}
-    settings = preset(experiment.name, "pomcp", "quick", experiment.domain).changed(**same)
-    found = run(
-        experiment.name, "pomcp", runs=TRUTH_RUNS, episodes=TRUTH_EPISODES, seed=experiment.seed,
-        domain=asdict(settings.domain), **settings.settings.groups(),
-    )  # fmt: skip
-    return float(found["discounted_return"].mean())
+    bound = preset(experiment.name, "pomcp", "quick", experiment.domain).changed(**same)
+    settings: dict[str, Any] = {"domain": asdict(bound.domain), **bound.settings.groups()}
+    settings |= {"runs": TRUTH_RUNS, "episodes": TRUTH_EPISODES, "seed": experiment.seed}
+    returns = run_named(experiment.name, "pomcp", settings)["discounted_return"]
+    return Estimated(float(returns.mean()), float(returns.std() / len(returns) ** 0.5))

@@ -43,9 +43,16 @@ def run(
     """
     chosen = {"runs": runs, "episodes": episodes, "seed": seed}
     given = {name: value for name, value in chosen.items() if value is not None}
+    return run_named(domain, agent, given | settings, out, progress)
+
+
+def run_named(
+    domain: Any, agent: Any, settings: dict[str, Any], out: str | Path | None = None, progress: bool = False
+) -> dict[str, Any]:
+    """`run` with all settings in one table, those of the domain (`domain`) among them."""
     _check_agent(agent)
     with _named(domain) as name, _folder(out) as folder:
-        experiment = _experiment(name, agent, given | settings)
+        experiment = _experiment(name, agent, settings)
         experiment.check()
         folder.check_new()
         failures = _start(experiment, folder, None if isinstance(agent, str) else agent, progress)
@@ -53,7 +60,7 @@ def run(
             warnings.warn(
                 f"run {failure.run} failed in episode {failure.episode}: its belief (or its weights) holds a "
                 "NaN or an infinity; its earlier episodes are kept.",
-                stacklevel=2,
+                stacklevel=3,
             )
         return load_results(folder.path)
 
