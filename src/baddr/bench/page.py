@@ -64,7 +64,10 @@ def _overview(domains: dict[str, Any], names: list[str], colours: dict[str, str]
     for name in names:
         mine = [domain["agents"].get(name) for domain in domains.values()]
         cells = [_score(agent, d["clear"]) for agent, d in zip(mine, domains.values(), strict=True)]
-        reached = sum(agent is not None and agent["episodes_to_.9"][0] is not None for agent in mine)
+        reached = sum(
+            domain["clear"] and agent is not None and agent["episodes_to_.9"][0] is not None
+            for agent, domain in zip(mine, domains.values(), strict=True)
+        )
         rows.append([_named(name, colours), *cells, _cell(reached, str(reached))])
     return _table(titles, rows)
 
@@ -86,7 +89,8 @@ def _section(name: str, domain: dict[str, Any], colours: dict[str, str]) -> str:
                 _cell(megabytes, f"{megabytes:.0f}" if megabytes else ""),
             ]
         )
-    lines = [f"prior only {of['prior']:.3f}", f"planning on the truth {of['truth']:.3f}"]
+    error = "" if of["standard_error"] is None else f" (their difference ± {of['standard_error']:.3f})"
+    lines = [f"prior only {of['prior']:.3f}, planning on the truth {of['truth']:.3f}{error}"]
     if "lower" in of["optimum"]:
         lines.append(f"the optimum lies between {of['optimum']['lower']:.3f} and {of['optimum']['upper']:.3f}")
     if of["exact"]:
@@ -104,10 +108,10 @@ def _section(name: str, domain: dict[str, Any], colours: dict[str, str]) -> str:
 def _curves(domain: dict[str, Any], colours: dict[str, str]) -> str:
     """Scores by episode, with the lines of both references (and of the optimum) across."""
     last = max((found["episode"][-1] for found in domain["agents"].values()), default=1)
-    x = lambda episode: LEFT + (WIDTH - LEFT - 8) * episode / max(last, 1)
+    x = lambda episode: LEFT + (WIDTH - LEFT - 8) * (episode - 1) / max(last - 1, 1)
     clip = lambda score: min(max(score, LOWEST), HIGHEST)
     y = lambda score: (HEIGHT - BOTTOM) * (HIGHEST - clip(score)) / (HIGHEST - LOWEST) + 4
-    parts = [_line(0, "prior only", y), _line(1, "truth", y)]
+    parts = [_line(0.0, "prior only", y), _line(1.0, "truth", y)]
     of = domain["references"]
     if "lower" in of["optimum"] and of["truth"] != of["prior"]:
         best = (of["optimum"]["lower"] - of["prior"]) / (of["truth"] - of["prior"])

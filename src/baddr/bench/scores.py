@@ -31,7 +31,9 @@ class Scale(NamedTuple):
         return self.truth - self.prior > CLEAR * self.error
 
     def score(self, returns: Any) -> Any:
-        return (returns - self.prior) / (self.truth - self.prior)
+        """NaN where the truth is worth no more than the prior."""
+        gap = self.truth - self.prior
+        return (returns - self.prior) / (gap if gap != 0 else np.nan)
 
 
 class Interval(NamedTuple):

@@ -124,7 +124,8 @@ def finish(folder: Any, failed: int) -> int:
     found = json.loads((folder.path / "suite.json").read_text())
     for domain, said in found["domains"].items():
         of = said["references"]
-        print(f"{domain}: prior only {of['prior']:.3f}, planning on the truth {of['truth']:.3f}")
+        clear = "" if said["clear"] else "; not clearly better, so scores say little"
+        print(f"{domain}: prior only {of['prior']:.3f}, planning on the truth {of['truth']:.3f}{clear}")
         for agent, scores in sorted(said["agents"].items(), key=lambda pair: -(pair[1]["final"][0] or -1e9)):
             value, low, high = (float("nan") if x is None else x for x in scores["final"])
             to = scores["episodes_to_.9"][0]

@@ -22,6 +22,7 @@ FOLDERS = (
     "baddr.domains.tag",
     "baddr.domains.t_maze",
     "baddr.domains.light_dark",
+    "baddr.domains.battleship",
     "baddr.domains.maintenance",
 )
 
