@@ -47,8 +47,8 @@ def test_episodes_until_nine_tenths():
 
 
 def test_intervals_cover_the_score():
-    """Of 30 suites with noise in agents and references, at least 24 intervals hold the true score (28.5 less four
-    standard errors, which are 1.2 each)."""
+    """Of 30 suites with noise in agents and references, at least 24 intervals hold the true score (28.5 less
+    four standard errors, which are 1.2 each)."""
     inside = 0
     for seed in range(30):
         scale = scale_of(flat(0.0, noise=1.0, seed=seed), flat(1.0, noise=1.0, seed=1000 + seed))
@@ -72,7 +72,9 @@ def test_a_truth_that_is_no_better_is_said_to_be_unclear():
 
 
 def test_what_a_suite_consists_of():
-    request = Request(domains=("tiger", "t-maze"), agents=("ba-pomcp", "baddr"), trainings=2, runs=6, episodes=3)
+    request = Request(
+        domains=("tiger", "t-maze"), agents=("ba-pomcp", "baddr"), trainings=2, runs=6, episodes=3
+    )
     plan = list(parts(request))
     of_tiger = [(p.agent, p.experiment.seed, p.experiment.runs) for p in plan if p.domain == "tiger"]
     assert [x for x in of_tiger if x[0] != "bank"] == [
@@ -93,13 +95,21 @@ def suite(tmp_path_factory):
     """A finished suite whose parts are written by hand."""
     folder = Suite(tmp_path_factory.mktemp("suite"))
     request = {"domains": ("tiger",), "agents": ("ba-pomcp",), "runs": 8, "episodes": 20}
-    (folder.path / "suite.toml").write_text('domains = ["tiger"]\nagents = ["ba-pomcp"]\nruns = 8\nepisodes = 20\n')
+    (folder.path / "suite.toml").write_text(
+        'domains = ["tiger"]\nagents = ["ba-pomcp"]\nruns = 8\nepisodes = 20\n'
+    )
     for part in parts(Request(**request)):
         value = {"prior-only": 0.0, "pomcp": 4.0}.get(part.agent, 3.8)
         folder.part(part).path.mkdir(parents=True)
         folder.part(part).config.write_text("")
         write_table(folder.part(part).episodes, flat(value, noise=0.3))
-    manifest = {"status": "complete", "device": "cpu", "baddr": "0", "refused": {"x": "why <not>"}, "parts": {}}
+    manifest = {
+        "status": "complete",
+        "device": "cpu",
+        "baddr": "0",
+        "refused": {"x": "why <not>"},
+        "parts": {},
+    }
     folder.manifest.write_text(json.dumps(manifest))
     folder.optimum("tiger").parent.mkdir()
     folder.optimum("tiger").write_text('{"lower": 3.77, "upper": 3.78}')
@@ -140,9 +150,15 @@ def test_the_page_opens_in_a_browser_and_sorts(suite, tmp_path):
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
         pytest.skip("no Chromium here")
-    click = "document.querySelector('th').click(); document.title = document.querySelector('tbody td').textContent;"
+    click = "document.querySelector('th').click();"
     (tmp_path / "page.html").write_text(html.replace("</body>", f"<script>{click}</script></body>"))
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]
     flags += ["--enable-logging=stderr", "--dump-dom", f"--user-data-dir={tmp_path}"]
     done = subprocess.run(
         [chromium, *flags, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120

@@ -76,7 +76,8 @@ def test_the_active_variant_starts_beyond_the_cue():
 
 
 def test_a_reliable_cue_is_worth_the_treat():
-    """With reliability 1 one walks n + 1 steps and turns: 4 * .98^(n + 1), by exact recursion over beliefs."""
+    """With reliability 1 one walks n + 1 steps and turns: 4 * .98^(n + 1), by exact recursion over
+    beliefs."""
     n, gamma = 3, 0.98
 
     def value(beliefs, steps):

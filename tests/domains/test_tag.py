@@ -82,7 +82,9 @@ def test_frequencies_of_the_opponent():
     D, found, n = tag.make_domain().pomdp.dynamics, cells(10), 4096
     for r, o in ((15, 21), (3, 3), (0, 9)):
         keys = jr.split(prng.key(r), n)
-        s_next, _ = jax.jit(jax.vmap(D.step, (0, None, None)))(keys, jnp.array([r, o], jnp.int32), jnp.int32(1))
+        s_next, _ = jax.jit(jax.vmap(D.step, (0, None, None)))(
+            keys, jnp.array([r, o], jnp.int32), jnp.int32(1)
+        )
         count = np.bincount(np.asarray(s_next)[:, 1], minlength=29) / n
         p = np.array([second_opponent(found, found[r], found[o]).get(c, 0.0) for c in found])
         assert np.all(np.abs(count - p) <= 4 * np.sqrt(p * (1 - p) / n) + 1e-9)

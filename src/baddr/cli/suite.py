@@ -19,8 +19,8 @@ from baddr.errors import UserError
 class SuiteOptions:
     """The benchmark: agents x domains, with reference lines and a scoreboard.
 
-    A score is (return - prior only) / (planning on the truth - prior only). The folder holds suite.html, a page
-    with sortable tables and curves, suite.json with the same numbers, and a result folder for each part.
+    A score is (return - prior only) / (planning on the truth - prior only). The folder holds suite.html, a
+    page with sortable tables and curves, suite.json with the same numbers, and a result folder for each part.
     Interrupted, it is resumed with `baddr resume DIR`.
 
     --add puts an outside agent's results beside ours: a Parquet file with the columns run, episode,

@@ -1,13 +1,13 @@
 """Battleship (Silver and Veness 2010): sink a hidden fleet with as few shots as possible.
 
 State: where each ship lies (0 not yet, 1 + the number of its place), then for each cell whether it was shot.
-Action i shoots at cell i = row * n + column. Observations 0 nothing, 1 miss, 2 hit. A shot costs 1, a shot at a
-cell that was shot before 10, and hitting the last cell of the fleet gives n^2 and ends the episode.
+Action i shoots at cell i = row * n + column. Observations 0 nothing, 1 miss, 2 hit. A shot costs 1, a shot at
+a cell that was shot before 10, and hitting the last cell of the fleet gives n^2 and ends the episode.
 
-The fleet is put in the first step, whatever the action: it costs nothing, shoots nothing and shows nothing. One
-ship after the other takes a place with a probability in proportion to exp(edge * the share of its cells on the
-edge of the sea), among those that are free. So where ships are put is a part of D, and can be learned. (As
-published the fleet is uniform, `edge=0`, and there before the first shot.)
+The fleet is put in the first step, whatever the action: it costs nothing, shoots nothing and shows nothing.
+One ship after the other takes a place with a probability in proportion to exp(edge * the share of its cells
+on the edge of the sea), among those that are free. So where ships are put is a part of D, and can be learned.
+(As published the fleet is uniform, `edge=0`, and there before the first shot.)
 
 Only the liking of the edge is unknown.
 """
@@ -61,7 +61,7 @@ def make_sea(settings: BattleshipSettings) -> Sea:
     coast[[0, -1]], coast[:, [0, -1]] = True, True
     near = [_grown(mask, n) if settings.rules == "apart" else mask for mask in covers]
     clash = [[(near[i].astype(int) @ covers[j].T) > 0 for j in range(i)] for i in range(len(covers))]
-    shares = [mask @ coast.reshape(-1) / mask.sum(1) for mask in covers]
+    shares = [mask.astype(float) @ coast.reshape(-1) / mask.sum(1) for mask in covers]
     return Sea(
         tuple(jnp.asarray(mask) for mask in covers),
         tuple(jnp.asarray(share, jnp.float32) for share in shares),

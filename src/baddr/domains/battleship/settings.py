@@ -24,7 +24,8 @@ class BattleshipSettings:
     rules: Literal["apart", "free"] = "apart"
     """apart: ships do not touch, not even at corners (Silver and Veness). free: they only do not overlap."""
     edge: float = 2.0
-    """The true liking of the edge: a place weighs exp(edge * the share of its cells on the edge). Published: 0."""
+    """The true liking of the edge: a place weighs exp(edge * the share of its cells on the edge). Published:
+    0."""
     prior_edge: float = 3.0
     """Simulators have a liking between -prior_edge and prior_edge."""
     discount: float = 1.0

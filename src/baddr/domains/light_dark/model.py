@@ -1,10 +1,11 @@
 """Light-Dark, discrete: go where one sees well, then to the goal, and stop there.
 
 State: the agent's cell, of -reach to reach, numbered from 0. An action moves it by so many cells (it stays on
-the line), or stops: that ends the episode, with a reward at cell 0 and a loss elsewhere. The observation is the
-cell plus normal noise, rounded, within the line; the noise's standard deviation is `slope` times the distance to
-the light, and at least .1. Two sets of rules are in use: of Sunberg and Kochenderfer (2018), `pomcpow`, and of
-POMDPModels.jl's LightDark1D, `1d`. (The problem itself is Platt et al.'s, 2010, and continuous.)
+the line), or stops: that ends the episode, with a reward at cell 0 and a loss elsewhere. The observation is
+the cell plus normal noise, rounded, within the line; the noise's standard deviation is `slope` times the
+distance to the light, and at least .1. Two sets of rules are in use: of Sunberg and Kochenderfer (2018),
+`pomcpow`, and of POMDPModels.jl's LightDark1D, `1d`. (The problem itself is Platt et al.'s, 2010, and
+continuous.)
 
 Only the noise is unknown: where the light is, and how fast sight fades.
 """
@@ -102,9 +103,9 @@ class LightDarkDynamics(SplitDynamics):
 
 def noise_table(reach: int, light, slope, cdf=jax.scipy.special.ndtr, xp=jnp):
     """p(seen | cell): a normal around the cell, rounded, with its tails at the ends of the line."""
-    x = xp.arange(-reach, reach + 1)
+    x = xp.arange(-reach, reach + 1, dtype=float)
     sigma = xp.maximum(slope * xp.abs(x - light), LEAST_NOISE)
-    edges = xp.arange(-reach, reach) + 0.5
+    edges = xp.arange(-reach, reach, dtype=float) + 0.5
     below = cdf((edges[None] - x[:, None]) / sigma[:, None])
     ends = xp.zeros((2 * reach + 1, 1)), xp.ones((2 * reach + 1, 1))
     return xp.diff(xp.concatenate([ends[0], below, ends[1]], axis=1), axis=1)
@@ -125,6 +126,33 @@ def graph(D: LightDarkDynamics, noise: Float[np.ndarray, "cells seen"], total: f
     moved = Computed((("s", 0),), lambda s, a, s_next: D.next_state(s, a)[0])
     seen = Node(parents("s_next", [0]), lambda cell: total * noise[cell])
     return Graph((n,), (n,), len(D.moves), (moved,), (seen,))
+
+
+def walks(pomdp: LightDark) -> tuple[Int[np.ndarray, " walks"], Float[np.ndarray, "cells walks"]]:
+    """Go so many cells, long moves first, and stop: how many steps that takes, and what it earns from each
+    cell."""
+    n, rules, gamma = pomdp.state_sizes[0], pomdp.rules, pomdp.discount
+    steps, values = [], []
+    for way in range(1 - n, n):
+        cells, left, t = np.arange(n), way, 0
+        while left:
+            move = max((m for m in rules.moves if m * left > 0), key=lambda m: (abs(m) <= abs(left), abs(m)))
+            cells, left, t = np.clip(cells + move, 0, n - 1), left - move, t + 1
+        stopped = np.where(cells == n // 2, rules.right, rules.wrong)
+        values.append(gamma**t * stopped - rules.cost * sum(gamma**i for i in range(t)))
+        steps.append(t)
+    return np.array(steps, np.int32), np.stack(values, axis=1)
+
+
+def bound(pomdp: LightDark):
+    """`lower` of (s, steps left): walks that never look, and stopping nowhere where there is no time."""
+    steps, values = (jnp.asarray(x, d) for x, d in zip(walks(pomdp), (jnp.int32, jnp.float32), strict=True))
+    nothing = pomdp.rules.wrong - pomdp.rules.cost * pomdp.horizon
+
+    def lower(s: State, steps_left: Int[Array, ""]) -> Float[Array, " walks"]:
+        return jnp.where(steps < steps_left, values[s[0]], nothing)
+
+    return lower
 
 
 @takes_fields_of(LightDarkSettings)
@@ -152,6 +180,7 @@ def make_domain(settings: LightDarkSettings) -> Domain:
         counts=Counts(transition_table(expected, pomdp) * KNOWN, O),
         graphs={"default": graph(expected, mean, total)},
         learned="O",
+        lower=bound(pomdp),
         names=names(settings),
         renderer=RENDERER,
     )

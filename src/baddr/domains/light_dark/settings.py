@@ -34,8 +34,8 @@ class LightDarkSettings:
     reach: int = 15
     """The line has the cells -reach to reach; the goal is cell 0."""
     rules: Literal["pomcpow", "1d"] = "pomcpow"
-    """pomcpow: moves of 1 and 10 that cost 1, 100 for stopping at the goal, -100 elsewhere. 1d: moves of 1 that
-    cost nothing, 10 and -10."""
+    """pomcpow: moves of 1 and 10 that cost 1, 100 for stopping at the goal, -100 elsewhere. 1d: moves of 1
+    that cost nothing, 10 and -10."""
     light: int = 10
     """The true cell where one sees best."""
     slope: float = 1.0

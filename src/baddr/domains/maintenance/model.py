@@ -1,9 +1,9 @@
 """Maintenance: a machine wears out; run it, inspect it or replace it. The example of the docs, built in.
 
-State: the wear, 0 new to 3 broken. Actions 0 run, 1 inspect, 2 replace. Observations 0 quiet, 1 rattle. Running
-wears the machine by one step with probability `wear`, earns 2, and costs 10 where it is broken afterwards;
-inspecting costs .5 and keeps the wear; replacing costs 4 and makes it new. How often it rattles depends on the
-action and the wear. Never terminal.
+State: the wear, 0 new to 3 broken. Actions 0 run, 1 inspect, 2 replace. Observations 0 quiet, 1 rattle.
+Running wears the machine by one step with probability `wear`, earns 2, and costs 10 where it is broken
+afterwards; inspecting costs .5 and keeps the wear; replacing costs 4 and makes it new. How often it rattles
+depends on the action and the wear. Never terminal.
 
 Only the wear is unknown, and the prior expects a machine that wears slowly.
 """

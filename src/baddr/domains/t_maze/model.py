@@ -1,11 +1,11 @@
 """T-maze(n) (Bakker 2001): remember a cue along a corridor, and turn to the side that it named.
 
-State (position, treat): 0 the door, 1 to n the corridor, n + 1 the junction; and the side of the treat, 0 north
-or 1 south. Actions 0 north, 1 east, 2 south, 3 west. From the door every action leads to cell 1. There the cue
-is seen, on arrival and whenever one stays: it names the treat's side with the cue's reliability. North or south
-at the junction ends the episode: 4 on the treat's side, -.1 on the other, and one sees which. Walking into a
-wall costs .1 and does nothing. Observations 0 cue north, 1 cue south, 2 corridor, 3 junction, 4 treat,
-5 nothing.
+State (position, treat): 0 the door, 1 to n the corridor, n + 1 the junction; and the side of the treat, 0
+north or 1 south. Actions 0 north, 1 east, 2 south, 3 west. From the door every action leads to cell 1. There
+the cue is seen, on arrival and whenever one stays: it names the treat's side with the cue's reliability.
+North or south at the junction ends the episode: 4 on the treat's side, -.1 on the other, and one sees which.
+Walking into a wall costs .1 and does nothing. Observations 0 cue north, 1 cue south, 2 corridor, 3 junction,
+4 treat, 5 nothing.
 
 Only the cue's reliability is unknown. As published it is 1; .9 is our choice.
 """
@@ -132,6 +132,19 @@ def counts(pomdp: TMaze, expected: TMazeDynamics, total: float) -> Counts:
     return Counts(T * KNOWN, O * jnp.where(at_cue, total, KNOWN))
 
 
+def bounds(junction: int, discount: float):
+    """Bounds of (s, steps left) that hold for every cue: walk on and turn to one of the sides, or to the
+    right one."""
+
+    def turned(s: State, steps_left: Int[Array, ""]) -> Float[Array, "sides"]:
+        """What turning to each side is worth, at the end of the way there; nothing where that is too far."""
+        way = jnp.where(s[0] == DOOR, junction, junction - s[0])
+        treat = jnp.where(jnp.arange(2) == s[1], TREAT, MISTAKE)
+        return jnp.where(way < steps_left, discount ** way.astype(float) * treat, 0.0)
+
+    return turned, lambda s, steps_left: jnp.max(turned(s, steps_left))
+
+
 @takes_fields_of(TMazeSettings)
 def make_domain(settings: TMazeSettings) -> Domain:
     """T-maze with a prior about its cue: Beta(total * expected, total * (1 - expected))."""
@@ -142,6 +155,7 @@ def make_domain(settings: TMazeSettings) -> Domain:
         return cue(jr.beta(key, mean * total, (1 - mean) * total))
 
     pomdp, expected = TMaze(settings, cue(settings.reliability)), cue(mean)
+    lower, upper = bounds(junction, settings.discount)
     return Domain(
         name="t-maze",
         pomdp=pomdp,
@@ -150,6 +164,8 @@ def make_domain(settings: TMazeSettings) -> Domain:
         counts=counts(pomdp, expected, total) if settings.length <= MOST_CELLS_OF_A_TABLE else None,
         graphs={"default": graph(expected, mean, total)},
         learned="O",
+        lower=lower,
+        upper=upper,
         names=names(settings),
         renderer=RENDERER,
     )
