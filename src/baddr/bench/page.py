@@ -6,6 +6,9 @@ from typing import Any
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444", "#7A5195")
 WIDTH, HEIGHT, LEFT, BOTTOM = 420, 200, 34, 22
 NONE = "-"
+ABOUT = """A score is (return &minus; prior only) / (planning on the truth &minus; prior only), of discounted
+returns: 0 is an agent that takes the prior's expected model for the truth, 1 is planning on the truth.
+Brackets are 95 % intervals over trainings and runs, with those of both references. Click a column's title to sort by it."""
 LOWEST, HIGHEST = -0.5, 1.5  # scores that a curve shows
 STYLE = """
 :root { color-scheme: light dark; }
@@ -45,10 +48,7 @@ def page(found: dict[str, Any]) -> str:
     body = [
         "<h1>Learning in POMDPs with a stated prior: the scoreboard</h1>",
         f"<p><code>{escape(about)}</code></p>",
-        "<p class=note>A score is (return &minus; prior only) / (planning on the truth &minus; prior only), of "
-        "discounted returns: 0 is an agent that takes the prior's expected model for the truth, 1 is planning on the "
-        "truth. Brackets are 95 % intervals over trainings and runs, with those of both references. Click a "
-        "column's title to sort by it.</p>",
+        f"<p class=note>{ABOUT}</p>",
         "<h2>Final scores (the last tenth of the episodes)</h2>",
         f"<div class=wide>{_overview(found['domains'], names, colours)}</div>",
         *sections,

@@ -31,9 +31,9 @@ AGAIN = -10.0
 class Sea(eqx.Module):
     """What is known of the fleet's places: their cells, how much of each is on the edge, and which clash."""
 
-    cells: tuple[Bool[Array, "places cells"], ...]  # of each ship
-    on_edge: tuple[Float[Array, " places"], ...]
-    clash: tuple[tuple[Bool[Array, "places earlier"], ...], ...]  # of each ship with each one before it
+    cells: tuple[Bool[Array, "_ cells"], ...]  # of each ship
+    on_edge: tuple[Float[Array, " _"], ...]
+    clash: tuple[tuple[Bool[Array, "_ _"], ...], ...]  # of each ship with each one before it
 
     @property
     def num_ships(self) -> int:

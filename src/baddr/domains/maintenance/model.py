@@ -88,7 +88,9 @@ def make_domain(settings: MaintenanceSettings) -> Domain:
     T, O = tables(mean)
     return Domain(
         name="maintenance",
-        pomdp=Maintenance(machine(settings.wear), settings.discount, settings.horizon),
+        pomdp=Maintenance(
+            dynamics=machine(settings.wear), discount=settings.discount, horizon=settings.horizon
+        ),
         sample_simulator=lambda key: machine(jr.beta(key, mean * total, (1 - mean) * total)),
         expected_simulator=machine(mean),
         counts=Counts(T * total, O * KNOWN),

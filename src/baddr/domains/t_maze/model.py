@@ -119,7 +119,7 @@ def graph(D: TMazeDynamics, reliability: float, total: float) -> Graph:
 
         return counts
 
-    of = ("s", 0), ("s", 1)
+    of = parents("s", [0, 1])
     T = tuple(Computed(of, lambda s, a, s_next, i=i: D.next_state(s, a)[i]) for i in range(2))
     seen = tuple(Node(parents("s_next", [0, 1]), row(a)) for a in range(4))
     return Graph((D.junction + 1, 2), (NUM_SEEN,), 4, T, (seen,))
