@@ -8,7 +8,8 @@ WIDTH, HEIGHT, LEFT, BOTTOM = 420, 200, 34, 22
 NONE = "-"
 ABOUT = """A score is (return &minus; prior only) / (planning on the truth &minus; prior only), of discounted
 returns: 0 is an agent that takes the prior's expected model for the truth, 1 is planning on the truth.
-Brackets are 95 % intervals over trainings and runs, with those of both references. Click a column's title to sort by it."""
+Brackets are 95 % intervals over trainings and runs, with those of both references. Click a column's title to
+sort by it."""
 LOWEST, HIGHEST = -0.5, 1.5  # scores that a curve shows
 STYLE = """
 :root { color-scheme: light dark; }
