@@ -171,3 +171,17 @@ def test_an_empty_suite_has_a_page():
     assert "scoreboard" in page(
         {"domains": {}, "command": "", "device": "", "baddr": "", "status": "", "refused": {}}
     )
+
+
+def test_prior_only_takes_what_the_prior_expects_for_the_truth():
+    from dataclasses import replace
+
+    from baddr.agents.base import Request as AgentRequest
+    from baddr.agents.prior_only import PriorOnly
+    from baddr.domains import tiger
+
+    domain = tiger.make_domain(accuracy=0.85, prior_accuracy=0.7)
+    D = PriorOnly().prior(AgentRequest(domain)).like.D  # type: ignore[attr-defined]
+    assert float(D.O[2, 0, 0]) == pytest.approx(0.7)
+    with pytest.raises(UserError, match="an expected model"):
+        PriorOnly().prior(AgentRequest(replace(domain, expected_simulator=None)))
