@@ -142,7 +142,14 @@ def bounds(junction: int, discount: float):
         treat = jnp.where(jnp.arange(2) == s[1], TREAT, MISTAKE)
         return jnp.where(way < steps_left, discount ** way.astype(float) * treat, 0.0)
 
-    return turned, lambda s, steps_left: jnp.max(turned(s, steps_left))
+    def upper(s: State, steps_left: Int[Array, ""]) -> Float[Array, "ways"]:
+        """Whoever does not look at the cue again turns to one side; whoever does has the treat at most."""
+        way = jnp.where(s[0] == DOOR, junction, junction - s[0])
+        back = jnp.where(s[0] == DOOR, 0, jnp.where(s[0] == CUE, 1, 2 * (s[0] - CUE)))
+        treat = jnp.where(way + back < steps_left, TREAT * discount ** (way + back).astype(float), 0.0)
+        return jnp.append(turned(s, steps_left), treat)
+
+    return turned, upper
 
 
 @takes_fields_of(TMazeSettings)
