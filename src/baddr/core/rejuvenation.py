@@ -1,8 +1,7 @@
 """Rejuvenation: particles are moved at the end of an episode, where few of their ancestors are left.
 
-A move is a Markov kernel that leaves p(s, theta | h) as it is, so a belief that was right stays right; one
-whose particles are copies of few spreads out again. It needs h: all that a run has done and seen, in
-`Memory`.
+A move is a Markov kernel that leaves p(s, theta | h) as it is, so a belief that was right stays right; one whose
+particles are copies of few spreads out again. It needs h: all that a run has done and seen, in `Memory`.
 """
 
 from abc import abstractmethod
