@@ -87,7 +87,7 @@ def test_what_a_suite_consists_of():
     assert all(p.experiment.episodes == 3 for p in plan)
     for wrong, sentence in (({"agents": ("pomcp",)}, "reference line"), ({"agents": ("tigre",)}, "tigre")):
         with pytest.raises(UserError, match=sentence):
-            Request(**wrong).check()
+            Request(**wrong).check()  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -86,7 +86,7 @@ SIZES = Preset(  # not in the paper: the sizes are ours
 
 def presets(settings: LightDarkSettings) -> dict[str, Preset]:
     ours = SIZES.changed(SIZES.runs, SIZES.episodes, planner=IMPROVED)
-    tree = BeliefTree(num_expansions=256, num_particles=128)
+    tree = BeliefTree(num_expansions=32, num_particles=128)
     quick = ours.changed(SIZES.runs, SIZES.episodes, planner=tree)
     small = quick.changed(8, SIZES.episodes, filter={"num_particles": 256})
     return {"quick": quick, "quick/network": small, "paper": SIZES, **learners()}
