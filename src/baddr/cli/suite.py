@@ -16,7 +16,7 @@ from baddr.errors import UserError
 
 
 @dataclass(frozen=True)
-class SuiteOptions:
+class Suite:
     """The benchmark: agents x domains, with reference lines and a scoreboard.
 
     A score is (return - prior only) / (planning on the truth - prior only). The folder holds suite.html, a
@@ -60,16 +60,17 @@ class SuiteOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    options: SuiteOptions = parse(SuiteOptions, "suite", arguments)
+    options: Suite = parse(Suite, "suite", arguments)
     if options.add is not None or options.name:
         return _add(options)
-    from baddr.bench.folder import Suite, start
+    from baddr.bench.folder import Suite as SuiteFolder
+    from baddr.bench.folder import start
     from baddr.bench.suite import Request
 
     fields = ("preset", "agents", "domains", "runs", "episodes", "trainings", "seed")
     request = Request(**{name: getattr(options, name) for name in fields})
     request.check()
-    folder = Suite(options.out or numbered(f"suite-{request.preset}"))
+    folder = SuiteFolder(options.out or numbered(f"suite-{request.preset}"))
     if not options.dry_run:
         folder.check_new()
     engine = engine_of(options.where)
@@ -80,14 +81,14 @@ def main(arguments: Sequence[str]) -> int:
     return finish(folder, failed)
 
 
-def _add(options: SuiteOptions) -> int:
-    from baddr.bench.folder import Suite
+def _add(options: Suite) -> int:
+    from baddr.bench.folder import Suite as SuiteFolder
     from baddr.bench.outside import add
     from baddr.bench.scoreboard import write_scoreboard
 
     if options.add is None or not options.name or options.out is None:
         raise UserError("An outside agent needs all three: --add FILE.parquet --name NAME --out DIR.")
-    folder = Suite(options.out)
+    folder = SuiteFolder(options.out)
     domains = add(folder, options.add, options.name, options.domains)
     write_scoreboard(folder)
     print(f"{options.name} is on the scoreboard of {folder.path}, on {', '.join(domains)}.")
