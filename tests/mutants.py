@@ -1091,6 +1091,49 @@ MUTANTS = [
         "BlackBox(jnp.int32(0), steps, *sizes)",
         "domains/test_black_box.py::draws_what",
     ),
+    # --- the suite and its domains ---
+    Mutant(
+        "a score forgets the prior",
+        "bench",
+        "return (returns - self.prior) / (gap if gap != 0 else np.nan)",
+        "return returns / (gap if gap != 0 else np.nan)",
+        "test_scores.py::references",
+    ),
+    Mutant(
+        "intervals of scores forget the references",
+        "bench",
+        "prior, truth = scale.draws[:, :1], scale.draws[:, 1:]",
+        "prior, truth = scale.draws.mean(0)[None, :1], scale.draws.mean(0)[None, 1:] + 0.5",
+        "test_scores.py::references or cover",
+    ),
+    Mutant(
+        "a sampled rock stays good",
+        "domains/rock_sample",
+        "jnp.where(sampled, 0, s[2:])",
+        "s[2:]",
+        "test_rock_sample.py::second_version",
+    ),
+    Mutant(
+        "tours come home in time, always",
+        "domains/rock_sample",
+        "jnp.where(left[cell] < steps_left, value[cell, good(s)], found.least)",
+        "value[cell, good(s)]",
+        "test_rock_sample.py::too_short",
+    ),
+    Mutant(
+        "the opponent comes nearer where it should run",
+        "domains/tag",
+        "np.array([share, 1 - share])",
+        "np.array([1 - share, share])",
+        "test_tag.py::every_move",
+    ),
+    Mutant(
+        "ships may touch",
+        "domains/battleship",
+        '_grown(mask, n) if settings.rules == "apart" else mask',
+        "mask",
+        "test_battleship.py::every_fleet",
+    ),
 ]
 
 

@@ -57,6 +57,12 @@ SMALL_DOMAIN = {  # settings that are not among these are the default ones
     "collision-avoidance": "--domain.size 3",
     "gridverse": "--domain.horizon 4 --domain.size 4",
     "sysadmin": "--domain.horizon 4 --domain.computers 2",
+    "rock-sample": "--domain.horizon 4 --domain.size 2 --domain.rocks 1",
+    "tag": "--domain.horizon 4 --domain.width 2",
+    "t-maze": "--domain.horizon 4 --domain.length 2",
+    "light-dark": "--domain.horizon 4 --domain.reach 2 --domain.light 1",
+    "battleship": "--domain.size 2 --domain.ships 2",
+    "maintenance": "--domain.horizon 4",
     "machine.pomdp": "--domain.horizon 4",
     "tiger.pomdp": "--domain.horizon 4",
     "maintenance.py": "--domain.horizon 4",
@@ -68,6 +74,8 @@ REFUSED = {
     ("road-racing", "ba-pomcp"): "counts=",
     ("gridverse", "ba-pomcp"): "counts=",
     ("gridverse", "fba-pomcp"): "graphs=",
+    ("battleship", "ba-pomcp"): "counts=",
+    ("battleship", "fba-pomcp"): "graphs=",
     ("examples/machine.pomdp", "fba-pomcp"): "graphs=",
     ("examples/tiger.pomdp", "fba-pomcp"): "graphs=",
     ("examples/maintenance.py", "fba-pomcp"): "graphs=",
@@ -103,8 +111,10 @@ def refusal(line: str) -> str:
 
 
 LISTED = json.loads(succeed("list --json"))
-# Agent own needs a file of the user's: tests/agents/test_own.py has it.
-DOMAINS, AGENTS = [*LISTED["domains"], *FILES], [name for name in LISTED["agents"] if name != "own"]
+# Agent own needs a file of the user's: tests/agents/test_own.py has it. prior-only is pomcp with another D:
+# tests/bench has it.
+EVERYBODY = [name for name in LISTED["agents"] if name != "own"]
+DOMAINS, AGENTS = [*LISTED["domains"], *FILES], [name for name in EVERYBODY if name != "prior-only"]
 
 
 def small(*agents: str) -> str:
@@ -240,7 +250,7 @@ def test_a_pair_that_is_refused_says_what_would_work(domain, agent, tmp_path):
     named = re.search(r"use --agent ([^:]*?),? or provide", sentence)
     assert named and REFUSED[domain, agent] in sentence
     others = re.split(r", | or ", named[1])
-    assert set(others) == {name for name in AGENTS if (domain, name) not in REFUSED}
+    assert set(others) == {name for name in EVERYBODY if (domain, name) not in REFUSED}
     [page] = re.findall(r"docs/\S+\.md", sentence)
     assert (ROOT / page).is_file()
 
@@ -249,7 +259,7 @@ def test_where_an_agent_does_not_plan_those_that_do_are_named(tmp_path):
     for agent in WITHOUT_PLAN:
         sentence = refusal(with_history("plan", "tiger", agent, tmp_path))
         named = re.split(r", | or ", sentence.split("--agent ")[1].rstrip("."))
-        assert set(named) == set(AGENTS) - set(WITHOUT_PLAN)
+        assert set(named) == set(EVERYBODY) - set(WITHOUT_PLAN)
 
 
 @pytest.mark.parametrize("preset", LISTED["presets"])
@@ -366,7 +376,7 @@ def agents_of(command: list[str]) -> list[str]:
 def takes_minutes(command: list[str]) -> bool:
     """Whatever its sizes: a dry run of it must do."""
     values = [word.partition("=")[2].split(",") for word in command if "=" in word]
-    return command[0] == "reproduce" or math.prod(map(len, values)) > MOST_OF_A_SWEEP
+    return command[0] in ("reproduce", "suite") or math.prod(map(len, values)) > MOST_OF_A_SWEEP
 
 
 @pytest.fixture(scope="module")
@@ -391,7 +401,7 @@ def test_a_documented_command_works(text, finished, tmp_path, monkeypatch):
     command = here(
         [path for word in command for path in (sorted(glob.glob(word)) if "*" in word else [word])]
     )
-    if command[0] == "resume" and "reproduce" in command[1]:  # takes minutes; tests/test_reproduce.py has it
+    if command[0] == "resume" and ("reproduce" in command[1] or "suite" in command[1]):  # takes minutes
         code, _, err = call(command)
         assert code == 2 and "holds no experiment" in err
         return
@@ -399,7 +409,7 @@ def test_a_documented_command_works(text, finished, tmp_path, monkeypatch):
         server = pytest.importorskip("baddr.lab.explore.server", reason="pip install 'baddr[explore]'")
         monkeypatch.setattr(server, "serve", lambda explorer, port, ready: ready("an address"))
         command = [*command, "--no-browser"]
-    if command[0] in ("run", "sweep", "reproduce") and "--prior" not in command:  # as it is written
+    if command[0] in ("run", "sweep", "reproduce", "suite") and "--prior" not in command:  # as it is written
         code, out, err = call([*command, "--dry-run"])
         assert code == 0 and out, f"{text} --dry-run\nended with {code}: {err}"
     if not takes_minutes(command):

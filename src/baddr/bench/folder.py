@@ -1,8 +1,8 @@
 """A folder of `baddr suite`: runs its parts, goes on where it was interrupted, and writes the scoreboard.
 
 It holds `suite.toml` (what was asked for), `manifest.json`, a result folder for each part below `parts/`, the
-solver's bounds below `optima/`, tables of outside agents below `outside/`, and what came out: `suite.json` and
-`suite.html`. A finished part is never computed again.
+solver's bounds below `optima/`, tables of outside agents below `outside/`, and what came out: `suite.json`
+and `suite.html`. A finished part is never computed again.
 """
 
 import json
@@ -151,9 +151,7 @@ def _memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _solve(
-    request: Request, folder: Suite, part: Part, domain: Any, progress: Progress, done: float
-) -> None:
+def _solve(request: Request, folder: Suite, part: Part, domain: Any, progress: Progress, done: float) -> None:
     """The solver's bounds on the optimal value of the truth, where its tables fit."""
     path = folder.optimum(part.domain)
     if path.exists():

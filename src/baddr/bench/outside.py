@@ -17,8 +17,8 @@ COLUMNS = ("run", "episode", "discounted_return")
 def add(folder: Suite, path: Path, name: str, domains: tuple[str, ...]) -> list[str]:
     """Keep a table of an outside agent, and say for which domains it has rows.
 
-    Its columns are those of episodes.parquet (run, episode from 0, discounted_return), and `domain`, the name of
-    one; without it, exactly one domain must be named. A column `seed` tells trainings apart.
+    Its columns are those of episodes.parquet (run, episode from 0, discounted_return), and `domain`, the name
+    of one; without it, exactly one domain must be named. A column `seed` tells trainings apart.
     """
     if not re.fullmatch(r"[\w.+-]+", name):
         raise UserError(f"--name {name!r}: a name is letters, digits, dots, plus, minus and underscores.")
@@ -46,7 +46,9 @@ def _checked(rows: Arrays, path: Path, known: list[str], domains: tuple[str, ...
     for column in COLUMNS:
         values = np.asarray(rows[column], float)
         if not np.all(np.isfinite(values)) or (column != "discounted_return" and np.any(values < 0)):
-            raise UserError(f"{path}: the column {column} must hold finite numbers, runs and episodes from 0.")
+            raise UserError(
+                f"{path}: the column {column} must hold finite numbers, runs and episodes from 0."
+            )
     kept = {"seed": np.zeros(len(rows["run"]), int)} | rows
     texts = {"domain": np.array([str(x) for x in rows["domain"]], object)}
     numbers = {name: np.asarray(kept[name], np.int64) for name in ("seed", "run", "episode")}

@@ -5,6 +5,11 @@ from typing import Any
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#444444", "#7A5195")
 WIDTH, HEIGHT, LEFT, BOTTOM = 420, 200, 34, 22
+NONE = "-"
+ABOUT = """A score is (return &minus; prior only) / (planning on the truth &minus; prior only), of discounted
+returns: 0 is an agent that takes the prior's expected model for the truth, 1 is planning on the truth.
+Brackets are 95 % intervals over trainings and runs, with those of both references. Click a column's title to
+sort by it."""
 LOWEST, HIGHEST = -0.5, 1.5  # scores that a curve shows
 STYLE = """
 :root { color-scheme: light dark; }
@@ -44,17 +49,15 @@ def page(found: dict[str, Any]) -> str:
     body = [
         "<h1>Learning in POMDPs with a stated prior: the scoreboard</h1>",
         f"<p><code>{escape(about)}</code></p>",
-        "<p class=note>A score is (return − prior only) / (planning on the truth − prior only), of discounted "
-        "returns: 0 is an agent that takes the prior's expected model for the truth, 1 is planning on the "
-        "truth. Brackets are 95 % intervals over trainings and runs, with those of both references. Click a "
-        "column's title to sort by it.</p>",
+        f"<p class=note>{ABOUT}</p>",
         "<h2>Final scores (the last tenth of the episodes)</h2>",
         f"<div class=wide>{_overview(found['domains'], names, colours)}</div>",
         *sections,
         f"<h2>Not possible</h2><ul>{refused}</ul>" if refused else "",
     ]
     head = f"<meta charset=utf-8><title>baddr suite</title><style>{STYLE}</style>"
-    return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(body)}<script>{SCRIPT}</script></body></html>"
+    whole = f"<body>{''.join(body)}<script>{SCRIPT}</script></body>"
+    return f"<!doctype html><html lang=en><head>{head}</head>{whole}</html>"
 
 
 def _overview(domains: dict[str, Any], names: list[str], colours: dict[str, str]) -> str:
@@ -64,7 +67,10 @@ def _overview(domains: dict[str, Any], names: list[str], colours: dict[str, str]
     for name in names:
         mine = [domain["agents"].get(name) for domain in domains.values()]
         cells = [_score(agent, d["clear"]) for agent, d in zip(mine, domains.values(), strict=True)]
-        reached = sum(agent is not None and agent["episodes_to_.9"][0] is not None for agent in mine)
+        reached = sum(
+            domain["clear"] and agent is not None and agent["episodes_to_.9"][0] is not None
+            for agent, domain in zip(mine, domains.values(), strict=True)
+        )
         rows.append([_named(name, colours), *cells, _cell(reached, str(reached))])
     return _table(titles, rows)
 
@@ -86,14 +92,21 @@ def _section(name: str, domain: dict[str, Any], colours: dict[str, str]) -> str:
                 _cell(megabytes, f"{megabytes:.0f}" if megabytes else ""),
             ]
         )
-    lines = [f"prior only {of['prior']:.3f}", f"planning on the truth {of['truth']:.3f}"]
+    error = "" if of["standard_error"] is None else f" (their difference ± {of['standard_error']:.3f})"
+    lines = [f"prior only {of['prior']:.3f}, planning on the truth {of['truth']:.3f}{error}"]
     if "lower" in of["optimum"]:
-        lines.append(f"the optimum lies between {of['optimum']['lower']:.3f} and {of['optimum']['upper']:.3f}")
+        lines.append(
+            f"the optimum lies between {of['optimum']['lower']:.3f} and {of['optimum']['upper']:.3f}"
+        )
     if of["exact"]:
         lines.append(f"the exact posterior (by particles) is the curve of {of['exact']}")
-    unclear = "" if domain["clear"] else (
-        "<p class=note>The truth is not clearly better than the prior here, with so few runs: scores say "
-        "little.</p>"
+    unclear = (
+        ""
+        if domain["clear"]
+        else (
+            "<p class=note>The truth is not clearly better than the prior here, with so few runs: scores say "
+            "little.</p>"
+        )
     )
     return (
         f"<h2 id='{escape(name)}'>{escape(name)}</h2><p>{escape('; '.join(lines))}.</p>{unclear}"
@@ -104,10 +117,10 @@ def _section(name: str, domain: dict[str, Any], colours: dict[str, str]) -> str:
 def _curves(domain: dict[str, Any], colours: dict[str, str]) -> str:
     """Scores by episode, with the lines of both references (and of the optimum) across."""
     last = max((found["episode"][-1] for found in domain["agents"].values()), default=1)
-    x = lambda episode: LEFT + (WIDTH - LEFT - 8) * episode / max(last, 1)
+    x = lambda episode: LEFT + (WIDTH - LEFT - 8) * (episode - 1) / max(last - 1, 1)
     clip = lambda score: min(max(score, LOWEST), HIGHEST)
     y = lambda score: (HEIGHT - BOTTOM) * (HIGHEST - clip(score)) / (HIGHEST - LOWEST) + 4
-    parts = [_line(0, "prior only", y), _line(1, "truth", y)]
+    parts = [_line(0.0, "prior only", y), _line(1.0, "truth", y)]
     of = domain["references"]
     if "lower" in of["optimum"] and of["truth"] != of["prior"]:
         best = (of["optimum"]["lower"] - of["prior"]) / (of["truth"] - of["prior"])
@@ -115,12 +128,16 @@ def _curves(domain: dict[str, Any], colours: dict[str, str]) -> str:
             parts.append(_line(best, "optimum", y))
     for agent, found in domain["agents"].items():
         known = [i for i, score in enumerate(found["score"]) if score is not None]
-        at = lambda key, known=known, found=found: [(x(found["episode"][i]), y(found[key][i] or 0)) for i in known]
+        at = lambda key, known=known, found=found: [
+            (x(found["episode"][i]), y(found[key][i] or 0)) for i in known
+        ]
         path = lambda points: " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
         band = path([*at("low"), *reversed(at("high"))])
         parts.append(f"<polygon points='{band}' fill='{colours[agent]}' opacity='.13'/>")
         stroke = f"fill='none' stroke='{colours[agent]}' stroke-width='2'"
-        parts.append(f"<polyline points='{path(at('score'))}' {stroke}><title>{escape(agent)}</title></polyline>")
+        parts.append(
+            f"<polyline points='{path(at('score'))}' {stroke}><title>{escape(agent)}</title></polyline>"
+        )
     parts += [f"<text x='{WIDTH - 8}' y='{HEIGHT}' text-anchor='end'>episode {last}</text>"]
     parts += [f"<text x='{LEFT}' y='{HEIGHT}'>1</text>"]
     return f"<svg width='{WIDTH}' height='{HEIGHT + 6}' role='img'>{''.join(parts)}</svg>"
@@ -139,20 +156,20 @@ def _named(agent: str, colours: dict[str, str]) -> str:
 
 def _score(found: dict[str, Any] | None, clear: bool) -> str:
     if found is None:
-        return _cell(None, "–")
+        return _cell(None, NONE)
     value = found["final"][0]
-    said = "–" if value is None else f"{value:.2f}{_between(found['final'], 2)}"
+    said = NONE if value is None else f"{value:.2f}{_between(found['final'], 2)}"
     return _cell(value, said if clear else f"({said})")
 
 
 def _between(interval: list[float | None], digits: int) -> str:
-    low, high = ("–" if x is None else f"{x:.{digits}f}" for x in interval[1:])
-    return f" [{low}, {high}]" if (low, high) != ("–", "–") else ""
+    low, high = (NONE if x is None else f"{x:.{digits}f}" for x in interval[1:])
+    return f" [{low}, {high}]" if (low, high) != (NONE, NONE) else ""
 
 
 def _cell(value: Any, said: str | None = None) -> str:
     number = "nan" if value is None else f"{value}"
-    text = said if said is not None else "–" if value is None else f"{value:.3f}"
+    text = said if said is not None else NONE if value is None else f"{value:.3f}"
     return f"<td data-value='{number}'>{escape(text)}</td>"
 
 

@@ -31,7 +31,9 @@ class Scale(NamedTuple):
         return self.truth - self.prior > CLEAR * self.error
 
     def score(self, returns: Any) -> Any:
-        return (returns - self.prior) / (self.truth - self.prior)
+        """NaN where the truth is worth no more than the prior."""
+        gap = self.truth - self.prior
+        return (returns - self.prior) / (gap if gap != 0 else np.nan)
 
 
 class Interval(NamedTuple):
@@ -60,7 +62,7 @@ def scale_of(prior: Arrays, truth: Arrays, seed: int = 0) -> Scale:
     random = np.random.default_rng(seed)
     draws = np.stack([_resampled_means(x, random) for x in means], axis=1)
     errors = [np.std(x, ddof=1) / len(x) ** 0.5 if len(x) > 1 else np.inf for x in means]
-    return Scale(float(means[0].mean()), float(means[1].mean()), draws, float(np.hypot(*errors)))
+    return Scale(float(means[0].mean()), float(means[1].mean()), draws, float(np.hypot(errors[0], errors[1])))
 
 
 def _resampled_means(x: np.ndarray, random: np.random.Generator) -> np.ndarray:

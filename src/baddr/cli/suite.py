@@ -16,11 +16,11 @@ from baddr.errors import UserError
 
 
 @dataclass(frozen=True)
-class SuiteOptions:
+class Suite:
     """The benchmark: agents x domains, with reference lines and a scoreboard.
 
-    A score is (return - prior only) / (planning on the truth - prior only). The folder holds suite.html, a page
-    with sortable tables and curves, suite.json with the same numbers, and a result folder for each part.
+    A score is (return - prior only) / (planning on the truth - prior only). The folder holds suite.html, a
+    page with sortable tables and curves, suite.json with the same numbers, and a result folder for each part.
     Interrupted, it is resumed with `baddr resume DIR`.
 
     --add puts an outside agent's results beside ours: a Parquet file with the columns run, episode,
@@ -60,16 +60,17 @@ class SuiteOptions:
 
 
 def main(arguments: Sequence[str]) -> int:
-    options: SuiteOptions = parse(SuiteOptions, "suite", arguments)
+    options: Suite = parse(Suite, "suite", arguments)
     if options.add is not None or options.name:
         return _add(options)
-    from baddr.bench.folder import Suite, start
+    from baddr.bench.folder import Suite as SuiteFolder
+    from baddr.bench.folder import start
     from baddr.bench.suite import Request
 
     fields = ("preset", "agents", "domains", "runs", "episodes", "trainings", "seed")
     request = Request(**{name: getattr(options, name) for name in fields})
     request.check()
-    folder = Suite(options.out or numbered(f"suite-{request.preset}"))
+    folder = SuiteFolder(options.out or numbered(f"suite-{request.preset}"))
     if not options.dry_run:
         folder.check_new()
     engine = engine_of(options.where)
@@ -80,14 +81,14 @@ def main(arguments: Sequence[str]) -> int:
     return finish(folder, failed)
 
 
-def _add(options: SuiteOptions) -> int:
-    from baddr.bench.folder import Suite
+def _add(options: Suite) -> int:
+    from baddr.bench.folder import Suite as SuiteFolder
     from baddr.bench.outside import add
     from baddr.bench.scoreboard import write_scoreboard
 
     if options.add is None or not options.name or options.out is None:
         raise UserError("An outside agent needs all three: --add FILE.parquet --name NAME --out DIR.")
-    folder = Suite(options.out)
+    folder = SuiteFolder(options.out)
     domains = add(folder, options.add, options.name, options.domains)
     write_scoreboard(folder)
     print(f"{options.name} is on the scoreboard of {folder.path}, on {', '.join(domains)}.")
@@ -124,7 +125,8 @@ def finish(folder: Any, failed: int) -> int:
     found = json.loads((folder.path / "suite.json").read_text())
     for domain, said in found["domains"].items():
         of = said["references"]
-        print(f"{domain}: prior only {of['prior']:.3f}, planning on the truth {of['truth']:.3f}")
+        clear = "" if said["clear"] else "; not clearly better, so scores say little"
+        print(f"{domain}: prior only {of['prior']:.3f}, planning on the truth {of['truth']:.3f}{clear}")
         for agent, scores in sorted(said["agents"].items(), key=lambda pair: -(pair[1]["final"][0] or -1e9)):
             value, low, high = (float("nan") if x is None else x for x in scores["final"])
             to = scores["episodes_to_.9"][0]

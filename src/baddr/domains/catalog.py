@@ -21,6 +21,9 @@ FOLDERS = (
     "baddr.domains.rock_sample",
     "baddr.domains.tag",
     "baddr.domains.t_maze",
+    "baddr.domains.light_dark",
+    "baddr.domains.battleship",
+    "baddr.domains.maintenance",
 )
 
 

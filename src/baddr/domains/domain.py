@@ -37,7 +37,8 @@ class Domain:
     legal: Callable[[State], Bool[Array, " A"]] | None = None  # the actions that are allowed; None: all
     # (s, steps left): a bound on V from below, the value of a policy, or those of several
     lower: Callable[[State, Int[Array, ""]], Scalar | Float[Array, " policies"]] | None = None
-    upper: Callable[[State, Int[Array, ""]], Scalar] | None = None  # and one from above
+    # and one from above, or those of several ways to go on, one of which every policy takes
+    upper: Callable[[State, Int[Array, ""]], Scalar | Float[Array, " policies"]] | None = None
     preferred: Callable[[State], Bool[Array, " A"]] | None = None  # those a planner should try first
     describe: Describe | None = None  # the belief's `model` entry
     names: Names | None = None  # what its numbers mean; None: numbers for names

@@ -32,14 +32,14 @@ def hook_shapes(domain: Domain) -> Problems:
         yield from traced("leaf_value(s)", domain.leaf_value, (s,), (number,))
     for name in BOUNDS:
         if getattr(domain, name) is not None:
-            bound = best_of(getattr(domain, name)) if name == "lower" else getattr(domain, name)
+            bound = best_of(getattr(domain, name))
             yield from traced(f"{name}(s, steps_left)", bound, (s, jnp.int32(1)), (number,))
 
 
-def best_of(lower: Callable[..., Array]) -> Callable[..., Array]:
-    """The best of several policies' values, where a bound from below gives those."""
+def best_of(bound: Callable[..., Array]) -> Callable[..., Array]:
+    """The best of several policies' values, where a bound gives those."""
     best = lambda x: jnp.max(x, axis=-1) if x.ndim == 1 else x
-    return lambda *given: best(jnp.asarray(lower(*given)))
+    return lambda *given: best(jnp.asarray(bound(*given)))
 
 
 def leaf_is_finite(domain: Domain) -> Problems:

@@ -137,7 +137,8 @@ def leaf_values(problem: Problem, s: PyTree, steps_left: Places) -> Float[Array,
     if hooks.leaf_value is not None:
         return jax.vmap(hooks.leaf_value)(s)
     assert hooks.upper is not None
-    return jax.vmap(hooks.upper)(s, steps_left)
+    bound = jax.vmap(hooks.upper)(s, steps_left)
+    return bound if bound.ndim == 1 else jnp.max(bound, axis=-1)  # of several ways to go on, the best
 
 
 def start_simulation(problem: Problem, roots: Roots, number: Int[Array, ""], steps: Array) -> Simulation:

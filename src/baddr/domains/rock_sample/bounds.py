@@ -37,7 +37,9 @@ def best_values(size: int, rocks: tuple[Cell, ...], discount: float) -> Float[np
 
     def value(cell: Cell, good: int) -> float:
         on = [i for i in range(k) if good & bit[i]]
-        tours = [discount ** distance(cell, rocks[i]) * (GOOD + discount * after[i, good ^ bit[i]]) for i in on]
+        tours = [
+            discount ** distance(cell, rocks[i]) * (GOOD + discount * after[i, good ^ bit[i]]) for i in on
+        ]
         return max([leave(cell), *tours])
 
     for good in range(2**k):  # a set comes after all of its subsets

@@ -154,8 +154,7 @@ def graph(pomdp: RockSample, sensor: Float[np.ndarray, "n n rocks"], total: floa
     D, k = RockDynamics(jnp.asarray(sensor), pomdp.rocks), len(pomdp.rocks)
 
     def computed(i: int) -> Computed:
-        of = ("s", 0), ("s", 1), *((("s", i),) if i > 1 else ())
-        return Computed(of, lambda s, a, s_next: D.next_state(s, a)[i])
+        return Computed(parents("s", sorted({0, 1, i})), lambda s, a, s_next: D.next_state(s, a)[i])
 
     def checked(rock: int) -> Node:
         def row(x: int, y: int, good: int) -> tuple[float, ...]:

@@ -1,11 +1,11 @@
 """T-maze(n) (Bakker 2001): remember a cue along a corridor, and turn to the side that it named.
 
-State (position, treat): 0 the door, 1 to n the corridor, n + 1 the junction; and the side of the treat, 0 north
-or 1 south. Actions 0 north, 1 east, 2 south, 3 west. From the door every action leads to cell 1. There the cue
-is seen, on arrival and whenever one stays: it names the treat's side with the cue's reliability. North or south
-at the junction ends the episode: 4 on the treat's side, -.1 on the other, and one sees which. Walking into a
-wall costs .1 and does nothing. Observations 0 cue north, 1 cue south, 2 corridor, 3 junction, 4 treat,
-5 nothing.
+State (position, treat): 0 the door, 1 to n the corridor, n + 1 the junction; and the side of the treat, 0
+north or 1 south. Actions 0 north, 1 east, 2 south, 3 west. From the door every action leads to cell 1. There
+the cue is seen, on arrival and whenever one stays: it names the treat's side with the cue's reliability.
+North or south at the junction ends the episode: 4 on the treat's side, -.1 on the other, and one sees which.
+Walking into a wall costs .1 and does nothing. Observations 0 cue north, 1 cue south, 2 corridor, 3 junction,
+4 treat, 5 nothing.
 
 Only the cue's reliability is unknown. As published it is 1; .9 is our choice.
 """
@@ -119,7 +119,7 @@ def graph(D: TMazeDynamics, reliability: float, total: float) -> Graph:
 
         return counts
 
-    of = ("s", 0), ("s", 1)
+    of = parents("s", [0, 1])
     T = tuple(Computed(of, lambda s, a, s_next, i=i: D.next_state(s, a)[i]) for i in range(2))
     seen = tuple(Node(parents("s_next", [0, 1]), row(a)) for a in range(4))
     return Graph((D.junction + 1, 2), (NUM_SEEN,), 4, T, (seen,))
@@ -132,6 +132,26 @@ def counts(pomdp: TMaze, expected: TMazeDynamics, total: float) -> Counts:
     return Counts(T * KNOWN, O * jnp.where(at_cue, total, KNOWN))
 
 
+def bounds(junction: int, discount: float):
+    """Bounds of (s, steps left) that hold for every cue: walk on and turn to one of the sides, or to the
+    right one."""
+
+    def turned(s: State, steps_left: Int[Array, ""]) -> Float[Array, "sides"]:
+        """What turning to each side is worth, at the end of the way there; nothing where that is too far."""
+        way = jnp.where(s[0] == DOOR, junction, junction - s[0])
+        treat = jnp.where(jnp.arange(2) == s[1], TREAT, MISTAKE)
+        return jnp.where(way < steps_left, discount ** way.astype(float) * treat, 0.0)
+
+    def upper(s: State, steps_left: Int[Array, ""]) -> Float[Array, "ways"]:
+        """Whoever does not look at the cue again turns to one side; whoever does has the treat at most."""
+        way = jnp.where(s[0] == DOOR, junction, junction - s[0])
+        back = jnp.where(s[0] == DOOR, 0, jnp.where(s[0] == CUE, 1, 2 * (s[0] - CUE)))
+        treat = jnp.where(way + back < steps_left, TREAT * discount ** (way + back).astype(float), 0.0)
+        return jnp.append(turned(s, steps_left), treat)
+
+    return turned, upper
+
+
 @takes_fields_of(TMazeSettings)
 def make_domain(settings: TMazeSettings) -> Domain:
     """T-maze with a prior about its cue: Beta(total * expected, total * (1 - expected))."""
@@ -142,6 +162,7 @@ def make_domain(settings: TMazeSettings) -> Domain:
         return cue(jr.beta(key, mean * total, (1 - mean) * total))
 
     pomdp, expected = TMaze(settings, cue(settings.reliability)), cue(mean)
+    lower, upper = bounds(junction, settings.discount)
     return Domain(
         name="t-maze",
         pomdp=pomdp,
@@ -150,6 +171,8 @@ def make_domain(settings: TMazeSettings) -> Domain:
         counts=counts(pomdp, expected, total) if settings.length <= MOST_CELLS_OF_A_TABLE else None,
         graphs={"default": graph(expected, mean, total)},
         learned="O",
+        lower=lower,
+        upper=upper,
         names=names(settings),
         renderer=RENDERER,
     )

@@ -22,8 +22,8 @@ class TMazeSettings:
     """The true probability that the cue names the right side (1 as published)."""
     variant: Literal["passive", "active"] = "passive"
     """passive: the episode starts before the cue, and the way leads past it. active: one cell beyond it."""
-    prior_reliability: float = 0.6
-    """The reliability that the prior expects."""
+    prior_reliability: float = 0.4
+    """The reliability that the prior expects: below 1/2 it would rather believe the opposite of the cue."""
     prior_total: float = 5.0
     """How many cues the prior is worth: simulators draw the reliability from a Beta of this total."""
     discount: float = 0.98

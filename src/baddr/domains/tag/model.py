@@ -1,14 +1,14 @@
 """Tag (Pineau et al. 2003): find an opponent that runs away, and tag it.
 
-State (robot, opponent): their cells, of 29 in the published map. Actions 0 north, 1 east, 2 south, 3 west,
-4 tag. The observation is the robot's cell, or `with the opponent` where both are in the same one. A step costs
-1. Tagging gives 10 and ends the episode where the opponent is in the robot's cell, and costs 10 elsewhere. Both
-start anywhere.
+State (robot, opponent): their cells, of 29 in the published map. Actions 0 north, 1 east, 2 south, 3 west, 4
+tag. The observation is the robot's cell, or `with the opponent` where both are in the same one. A step costs
+1. Tagging gives 10 and ends the episode where the opponent is in the robot's cell, and costs 10 elsewhere.
+Both start anywhere.
 
 The opponent sees the robot before it moves. It looks along x or along y, with 1/2 each, and there runs away
-from the robot with probability `flee` (.8), comes nearer with `approach` (0), or stays. Where the robot is level
-with it, away and nearer are either way. Where a wall stops it, it stays (as in the published files), or takes
-one of its other moves in proportion (`walls=spread`, as in Silver and Veness's program).
+from the robot with probability `flee` (.8), comes nearer with `approach` (0), or stays. Where the robot is
+level with it, away and nearer are either way. Where a wall stops it, it stays (as in the published files), or
+takes one of its other moves in proportion (`walls=spread`, as in Silver and Veness's program).
 
 Only the opponent's policy is unknown.
 """
@@ -138,7 +138,9 @@ def policy_table(found: list[Cell], spread: bool) -> Float[np.ndarray, "robot op
 
 
 def opponent_table(
-    away: Float[np.ndarray, "robot opponent moves 3"], moves: Int[np.ndarray, "cells 5"], policy: tuple[float, ...]
+    away: Float[np.ndarray, "robot opponent moves 3"],
+    moves: Int[np.ndarray, "cells 5"],
+    policy: tuple[float, ...],
 ) -> Float[np.ndarray, "robot opponent next"]:
     """p(the opponent's next cell | both cells)."""
     p, n = away @ np.array(policy), len(moves)
@@ -189,7 +191,9 @@ def make_domain(settings: TagSettings) -> Domain:
     """Tag with a prior about the opponent: it runs away, comes nearer or stays, all equally likely."""
     found = cells(settings.width)
     moves, away = move_table(found), policy_table(found, settings.walls == "spread")
-    opponent = lambda policy: TagDynamics(jnp.asarray(policy), jnp.asarray(moves), jnp.asarray(away, jnp.float32))
+    opponent = lambda policy: TagDynamics(
+        jnp.asarray(policy), jnp.asarray(moves), jnp.asarray(away, jnp.float32)
+    )
     total, truth = settings.prior_total, (settings.flee, settings.approach)
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:

@@ -1,8 +1,8 @@
 """A bound on Tag's values from below: of a robot that patrols, and tags the opponent when it meets it.
 
-The robot walks to a cell, from there to the cell farthest from it, and so on. It needs to know nothing, so that
-a belief may take the best first cell. The values are those against an opponent that always runs away: whoever
-meets a slower one does better.
+The robot walks to a cell, from there to the cell farthest from it, and so on. It needs to know nothing, so
+that a belief may take the best first cell. The values are those against an opponent that always runs away:
+whoever meets a slower one does better.
 """
 
 from collections import deque
@@ -44,5 +44,9 @@ def patrol_values(
     caught = np.eye(n, dtype=bool)[None]
     for _ in range(SWEEPS):
         follow = V[target, robot_next]  # [target, robot, opponent']
-        V = np.where(caught, TAG_REWARD, STEP_COST + discount * np.einsum("ron,tron->tro", opponent, follow[:, :, None]))
+        V = np.where(
+            caught,
+            TAG_REWARD,
+            STEP_COST + discount * np.einsum("ron,tron->tro", opponent, follow[:, :, None]),
+        )
     return V

@@ -26,7 +26,8 @@ class TagSettings:
     approach: float = 0.0
     """The true probability that it comes nearer. Otherwise it stays."""
     walls: Literal["stay", "spread"] = "stay"
-    """What an opponent does that is stopped by a wall. stay: it stays. spread: it takes another of its moves."""
+    """What an opponent does that is stopped by a wall. stay: it stays. spread: it takes another of its
+    moves."""
     prior_total: float = 3.0
     """Simulators have (flee, approach, stay) ~ Dirichlet(total / 3, total / 3, total / 3)."""
     discount: float = 0.95

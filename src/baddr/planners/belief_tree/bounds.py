@@ -20,8 +20,8 @@ from jaxtyping import Array, Float, Int
 
 from baddr.core.pomdp import Scalar, State, all_vectors, flat_index
 
-# Of a domain's own: (s, steps left) -> value. From below, it may give the values of several policies, of
-# which a belief takes the best.
+# Of a domain's own: (s, steps left) -> value, or those of several policies, of which a belief takes the best.
+# (From above: of several ways to go on, one of which every policy takes.)
 Bound = Callable[[State, Int[Array, ""]], Scalar | Float[Array, " policies"]]
 Own = tuple[Bound | None, Bound | None]  # from below and from above
 
@@ -101,7 +101,7 @@ class Values(NamedTuple):
     lower: Float[Array, "L m"] | None
     upper: Float[Array, "K m"] | None
     own_lower: Float[Array, "m *policies"] | None
-    own_upper: Float[Array, " m"] | None
+    own_upper: Float[Array, "m *policies"] | None
 
     def bound(self, b: Float[Array, "*n m"]) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
         """Bounds on the values of beliefs over these states: the best of what there is."""
@@ -110,7 +110,7 @@ class Values(NamedTuple):
         several = lambda x: b @ x if x.ndim == 1 else jnp.max(b @ x, axis=-1)  # a domain's best policy
         lower += [several(x) for x in (self.own_lower,) if x is not None]
         upper = [best(x) for x in (self.upper,) if x is not None]
-        upper += [b @ x for x in (self.own_upper,) if x is not None]
+        upper += [several(x) for x in (self.own_upper,) if x is not None]
         below, above = jnp.max(jnp.stack(lower), axis=0), jnp.min(jnp.stack(upper), axis=0)
         return jnp.minimum(below, above), above
 

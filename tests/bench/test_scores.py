@@ -1,0 +1,187 @@
+"""Scores against closed forms, and the page of a suite at toy sizes."""
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from baddr.bench.folder import Suite
+from baddr.bench.outside import add
+from baddr.bench.page import page
+from baddr.bench.scoreboard import write_scoreboard
+from baddr.bench.scores import scale_of, scores
+from baddr.bench.suite import Request, parts
+from baddr.errors import UserError
+from baddr.files.tables import write_table
+
+
+def rows(table):
+    """A table [run, episode] as columns."""
+    runs, episodes = np.indices(table.shape)
+    return {"run": runs.ravel(), "episode": episodes.ravel(), "discounted_return": table.ravel()}
+
+
+def flat(value, runs=8, episodes=20, noise=0.0, seed=0):
+    return rows(value + noise * np.random.default_rng(seed).normal(size=(runs, episodes)))
+
+
+def test_the_references_score_0_and_1():
+    prior, truth = flat(2.0), flat(6.0)
+    scale = scale_of(prior, truth)
+    assert scale.is_clear
+    for results, expected in ((prior, 0.0), (truth, 1.0), (flat(4.0), 0.5)):
+        found = scores({0: results}, scale)
+        assert found.final == pytest.approx((expected,) * 3)
+        np.testing.assert_allclose(found.score, expected)
+
+
+def test_episodes_until_nine_tenths():
+    """A run that jumps to the truth after 10 of 20 episodes gets there in the 11th."""
+    table = np.full((8, 20), 2.0)
+    table[:, 10:] = 6.0
+    scale = scale_of(flat(2.0), flat(6.0))
+    assert scores({0: rows(table)}, scale).to_reach.value == 11
+    assert scores({0: flat(2.0)}, scale).to_reach.value == np.inf
+
+
+def test_intervals_cover_the_score():
+    """Of 30 suites with noise in agents and references, at least 24 intervals hold the true score (28.5 less
+    four standard errors, which are 1.2 each)."""
+    inside = 0
+    for seed in range(30):
+        scale = scale_of(flat(0.0, noise=1.0, seed=seed), flat(1.0, noise=1.0, seed=1000 + seed))
+        low, high = scores({0: flat(0.5, noise=1.0, seed=2000 + seed)}, scale).final[1:]
+        inside += low <= 0.5 <= high
+    assert inside >= 24
+
+
+def test_trainings_are_the_units_where_there_are_several():
+    """Two trainings that differ make a wide interval, however many runs each has."""
+    scale = scale_of(flat(0.0), flat(1.0))
+    one = scores({0: flat(0.5, runs=64, noise=0.1)}, scale)
+    two = scores({0: flat(0.2, runs=32, noise=0.1), 1: flat(0.8, runs=32, noise=0.1)}, scale)
+    width = lambda found: found.final.high - found.final.low
+    assert one.units == "runs" and two.units == "ensembles" and width(two) > 5 * width(one)
+
+
+def test_a_truth_that_is_no_better_is_said_to_be_unclear():
+    assert not scale_of(flat(1.0, noise=1.0), flat(1.0, noise=1.0, seed=5)).is_clear
+    assert np.isnan(scale_of(flat(1.0), flat(1.0)).score(2.0))
+
+
+def test_what_a_suite_consists_of():
+    request = Request(
+        domains=("tiger", "t-maze"), agents=("ba-pomcp", "baddr"), trainings=2, runs=6, episodes=3
+    )
+    plan = list(parts(request))
+    of_tiger = [(p.agent, p.experiment.seed, p.experiment.runs) for p in plan if p.domain == "tiger"]
+    assert [x for x in of_tiger if x[0] != "bank"] == [
+        ("prior-only", 0, 6),
+        ("pomcp", 0, 6),
+        ("ba-pomcp", 0, 6),
+        ("baddr", 0, 3),
+        ("baddr", 1, 3),
+    ]
+    assert all(p.experiment.episodes == 3 for p in plan)
+    for wrong, sentence in (({"agents": ("pomcp",)}, "reference line"), ({"agents": ("tigre",)}, "tigre")):
+        with pytest.raises(UserError, match=sentence):
+            Request(**wrong).check()  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory):
+    """A finished suite whose parts are written by hand."""
+    folder = Suite(tmp_path_factory.mktemp("suite"))
+    request = {"domains": ("tiger",), "agents": ("ba-pomcp",), "runs": 8, "episodes": 20}
+    (folder.path / "suite.toml").write_text(
+        'domains = ["tiger"]\nagents = ["ba-pomcp"]\nruns = 8\nepisodes = 20\n'
+    )
+    for part in parts(Request(**request)):
+        value = {"prior-only": 0.0, "pomcp": 4.0}.get(part.agent, 3.8)
+        folder.part(part).path.mkdir(parents=True)
+        folder.part(part).config.write_text("")
+        write_table(folder.part(part).episodes, flat(value, noise=0.3))
+    manifest = {
+        "status": "complete",
+        "device": "cpu",
+        "baddr": "0",
+        "refused": {"x": "why <not>"},
+        "parts": {},
+    }
+    folder.manifest.write_text(json.dumps(manifest))
+    folder.optimum("tiger").parent.mkdir()
+    folder.optimum("tiger").write_text('{"lower": 3.77, "upper": 3.78}')
+    return folder
+
+
+def test_the_scoreboard_and_an_outside_agent(suite, tmp_path):
+    found = write_scoreboard(suite)["domains"]["tiger"]
+    assert found["references"]["prior"] == pytest.approx(0, abs=0.2) and found["clear"]
+    assert 0.8 < found["agents"]["ba-pomcp"]["final"][0] < 1.1
+    outside = flat(2.0) | {"domain": np.array(["tiger"] * 160, object)}
+    write_table(tmp_path / "mine.parquet", outside)
+    assert add(suite, tmp_path / "mine.parquet", "mine", ()) == ["tiger"]
+    found = write_scoreboard(suite)["domains"]["tiger"]["agents"]
+    assert found["mine"]["final"][0] == pytest.approx(0.5, abs=0.05) and found["mine"]["seconds"] is None
+    assert "mine" in (suite.path / "suite.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("columns", "domains", "sentence"),
+    [
+        ({"run": [0]}, (), "no column episode"),
+        (flat(1.0, 1, 1), (), "no column domain"),
+        (flat(1.0, 1, 1), ("t-maze",), "is about t-maze"),
+        (flat(np.nan, 1, 1), ("tiger",), "finite numbers"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused(suite, tmp_path, columns, domains, sentence):
+    write_table(tmp_path / "bad.parquet", {name: np.asarray(x) for name, x in columns.items()})
+    with pytest.raises(UserError, match=sentence):
+        add(suite, tmp_path / "bad.parquet", "bad", domains)
+
+
+def test_the_page_opens_in_a_browser_and_sorts(suite, tmp_path):
+    write_scoreboard(suite)
+    html = (suite.path / "suite.html").read_text()
+    assert "http" not in html and "why &lt;not&gt;" in html
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no Chromium here")
+    click = "document.querySelector('th').click();"
+    (tmp_path / "page.html").write_text(html.replace("</body>", f"<script>{click}</script></body>"))
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]
+    flags += ["--enable-logging=stderr", "--dump-dom", f"--user-data-dir={tmp_path}"]
+    done = subprocess.run(
+        [chromium, *flags, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0 and "CONSOLE" not in done.stderr
+    assert done.stdout.count("<svg") == 1 and 'aria-sort="descending"' in done.stdout
+
+
+def test_an_empty_suite_has_a_page():
+    assert "scoreboard" in page(
+        {"domains": {}, "command": "", "device": "", "baddr": "", "status": "", "refused": {}}
+    )
+
+
+def test_prior_only_takes_what_the_prior_expects_for_the_truth():
+    from dataclasses import replace
+
+    from baddr.agents.base import Request as AgentRequest
+    from baddr.agents.prior_only import PriorOnly
+    from baddr.domains import tiger
+
+    domain = tiger.make_domain(accuracy=0.85, prior_accuracy=0.7)
+    D = PriorOnly().prior(AgentRequest(domain)).like.D  # type: ignore[attr-defined]
+    assert float(D.O[2, 0, 0]) == pytest.approx(0.7)
+    with pytest.raises(UserError, match="an expected model"):
+        PriorOnly().prior(AgentRequest(replace(domain, expected_simulator=None)))
