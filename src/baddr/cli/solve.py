@@ -17,6 +17,7 @@ from baddr.domains.cassandra.settings import CassandraSettings
 from baddr.domains.catalog import Entry, short_name
 from baddr.domains.catalog import entry as entry_of
 from baddr.files.settings import problems, refuse
+from baddr.lab.output import unescaped
 
 E = TypeVar("E")
 
@@ -125,6 +126,11 @@ def _shown(seconds: float = 10.0) -> Callable[[int, float, float, float], None]:
             return
         last[0] = now
         said = f"{trials} trials, {spent:.0f} s: between {lower:.6g} and {upper:.6g}"
-        print(f"\r{said:79s}" if live else said, end="\r" if live else "\n", file=sys.stderr, flush=True)
+        print(
+            f"\r{said:79s}" if live else said,
+            end="\r" if live else "\n",
+            file=unescaped(sys.stderr),
+            flush=True,
+        )
 
     return show

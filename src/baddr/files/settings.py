@@ -96,12 +96,12 @@ def _misfit_of_plain(value: Any, kind: type) -> str | None:
         return f"must be at most {LARGEST_INT} (it is counted in 32 bits), not {shown(value)}"
     if kind is float and not abs(value) <= LARGEST_FLOAT:
         return f"must be a finite number, at most {LARGEST_FLOAT:.1e} (float32), not {shown(value)}"
-    if kind is str and not _is_utf8(str(value)):
+    if kind is str and not is_utf8(str(value)):
         return f"must be text in UTF-8, not {shown(value)}"
     return None
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
     """Not with bytes of a file name that are no characters."""
     return not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
 
