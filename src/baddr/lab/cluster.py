@@ -111,8 +111,9 @@ def _joined(address: str) -> Any:
     """Ray, as a member of the cluster at an address, or of a new one on this machine."""
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
-        # For this machine alone: nobody else's may talk to it.
         options |= {"num_cpus": num_cores(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        # For this machine alone: Ray listens on the loopback, as it always does on macOS and Windows.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         if "RAY_AUTH_MODE" not in os.environ:
             # A secret of its own, or Ray would leave one in the user's home, for other clusters to trip over.
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
