@@ -45,8 +45,8 @@ def check_columns(columns: Arrays, path: Path) -> Arrays:
             raise StorageError(f"{path} is no table of episodes: it has no column {name!r}.")
         # Runs that failed at once have no row; but of so many there would be a sign.
         keys, most = columns[name], SPARSEST * (len(columns[name]) + SPARSEST)
-        within = not len(keys) or 0 <= keys.min() <= keys.max() < most
-        if not np.issubdtype(keys.dtype, np.integer) or not within:
+        whole = np.issubdtype(keys.dtype, np.integer)
+        if not whole or (len(keys) and not 0 <= keys.min() <= keys.max() < most):
             raise StorageError(f"{path} is no table of episodes: its column {name!r} does not count them.")
     for name, column in columns.items():
         if column.dtype.kind not in "iufb":
