@@ -16,7 +16,8 @@ from baddr.cli.parse import check_same_file, domain_first, parse
 from baddr.domains.cassandra.settings import CassandraSettings
 from baddr.domains.catalog import Entry, short_name
 from baddr.domains.catalog import entry as entry_of
-from baddr.files.settings import problems, refuse
+from baddr.files.settings import refuse
+from baddr.lab.limits import domain_problems
 from baddr.lab.output import unescaped
 
 E = TypeVar("E")
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check(options: Solve[Any]) -> None:
-    found = problems(options.domain, "domain.")
+    found = domain_problems(options.domain)
     if not options.precision >= 0:
         found.append("--precision must not be negative")
     if not options.seconds > 0:

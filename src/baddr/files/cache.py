@@ -89,8 +89,11 @@ def stored_priors() -> list[dict[str, Any]]:
         try:
             about = json.loads(path.read_text())
             about["bytes"] = path.stat().st_size + path.with_suffix(".npz").stat().st_size
-            entries.append({"name": path.stem} | about)
-        except (OSError, ValueError):
+            network, pretrain = about["settings"]["network"], about["settings"]["pretrain"]
+            shown = network["hidden"], network["dropout"], pretrain["num_networks"], pretrain["batches"]
+            if shown and [*about["gap"], about["created"]]:  # it has all that `baddr cache` says of it
+                entries.append({"name": path.stem} | about)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return sorted(entries, key=lambda entry: entry.get("created", ""))
 
