@@ -33,12 +33,20 @@ def misfits(settings: Any, prefix: str = "", but: tuple[str, ...] = ()) -> list[
         return []
     kinds, found = types_of(type(settings)), []
     for name in (f.name for f in fields(settings) if f.name not in but):
+        if is_default(type(settings), name, getattr(settings, name)):
+            continue
         value, flag = getattr(settings, name), prefix + name.replace("_", "-")
         if is_dataclass(value):
             found += misfits(value, f"{flag}.")
         elif sentence := misfit(value, kinds.get(name, Any)):
             found.append(f"{flag} {sentence}")
     return found
+
+
+def is_default(kind: type, name: str, value: Any) -> bool:
+    """What a class has by default is right, also where it is infinite."""
+    default = next(f.default for f in fields(kind) if f.name == name)
+    return type(value) is type(default) and not is_dataclass(value) and bool(value == default)
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from baddr.errors import UserError, shown
-from baddr.files.settings import LARGEST_FLOAT, is_checked, misfit, types_of
+from baddr.files.settings import LARGEST_FLOAT, is_checked, is_default, misfit, types_of
 
 LARGEST = 1 << 20  # characters of a config file
 DEEPEST = re.compile(r"(?:\.[^.\n,\[\]]{0,40}){64}")  # parts of a dotted name
@@ -54,6 +54,8 @@ def merge(settings: Any, values: Mapping[str, Any], where: str) -> Any:
         kind = kinds.get(field)
         kind = kind if is_checked(kind) else type(old)
         changed[field] = _typed(value, kind)
+        if is_default(type(settings), field, changed[field]):
+            continue
         if sentence := misfit(changed[field], kind):
             raise UserError(f"{where}: {name} {sentence}.")
     return type(settings)(**{**known, **changed})
