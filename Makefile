@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test slow golden matrix check docs bench mutants clean
+.PHONY: run test slow golden matrix check docs bench mutants faults clean
 
 # Many runs with few particles: what is learned can be seen in a minute and a half on two cores.
 run: .venv/installed
@@ -36,6 +36,10 @@ docs: .venv/installed
 # Puts deliberate bugs into a copy of the tree, one at a time: some test must notice each. Half an hour.
 mutants: .venv/installed
 	$(BIN)/python tests/mutants.py
+
+# Kills, damaged and edited files, full disks and lost workers: nothing may be wrong. About 15 minutes.
+faults: .venv/installed
+	$(BIN)/python tests/faults.py
 
 # About 20 minutes on an idle machine. PEERS: the libraries from PyPI to compare with, which are installed in
 # ~/.cache/baddr-peers once (POMDPPlanners takes 7 GB there); `make bench PEERS=pomdp-py` leaves one out.

@@ -1134,6 +1134,49 @@ MUTANTS = [
         "mask",
         "test_battleship.py::every_fleet",
     ),
+    # --- reliability ---
+    Mutant(
+        "any word will do for a choice",
+        "files",
+        "fits = any(type(value) is type(part) and value == part for part in parts)",
+        "fits = isinstance(value, str)",
+        "test_settings.py::misspelt",
+    ),
+    Mutant(
+        "a checkpoint may be of other runs",
+        "lab",
+        'check_tie({**work.tie, "runs": list(span)}, tie, what)',
+        "check_tie(work.tie, tie, what)",
+        "test_ties.py::swapped",
+    ),
+    Mutant(
+        "the hash of the settings leaves the domain out",
+        "lab",
+        'values["domain"] = _chosen(experiment.domain, but=experiment.name)',
+        'values["domain"] = {}',
+        "test_ties.py::hash_is_of",
+    ),
+    Mutant(
+        "a folder's record of a file is not looked at",
+        "lab",
+        '    if not same:\n        raise UserError(f"{name} has changed',
+        '    if False:\n        raise UserError(f"{name} has changed',
+        "test_sources.py::differs_from_the_record",
+    ),
+    Mutant(
+        "another experiment's damaged checkpoint is deleted",
+        "files",
+        "            if self.is_owned:  # nothing",
+        "            if True:  # nothing",
+        "test_sources.py::copied",
+    ),
+    Mutant(
+        "as many runs as fit, and one more",
+        "lab",
+        "    if need > have:\n        fit = have",
+        "    if need > have + episodes * BYTES_PER_ROW:\n        fit = have",
+        "test_limits.py::rows_and_time",
+    ),
 ]
 
 

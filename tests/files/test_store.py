@@ -116,3 +116,17 @@ def test_a_folder_with_something_else_in_it_is_refused(tmp_path):
     with pytest.raises(UserError, match="holds no experiment"):
         Folder(tmp_path).check_existing()
     Folder(Path(tmp_path / "new")).check_new()
+
+
+def test_what_a_damaged_checkpoint_notes_is_not_read(tmp_path):
+    """Cut anywhere, or with any byte changed: no note, or the one that was there."""
+    folder = Folder(tmp_path)
+    folder.save(0, {"note": np.frombuffer(b'{"tie": 1}', np.uint8), "state/0": np.zeros(4)})
+    (path,) = (tmp_path / "checkpoints" / "chunk-00000").iterdir()
+    whole = path.read_bytes()
+    assert folder.note(0) == {"tie": 1}
+    for i in range(len(whole)):
+        path.write_bytes(whole[:i])
+        assert folder.note(0) is None
+        path.write_bytes(whole[:i] + bytes([whole[i] ^ 0xFF]) + whole[i + 1 :])
+        assert folder.note(0) in (None, {"tie": 1})

@@ -86,7 +86,7 @@ def test_swapped_chunks_are_refused(folder):
 def test_a_checkpoint_of_another_seed_is_refused(folder, kept):
     shutil.rmtree(folder.path / "checkpoints")
     shutil.copytree(kept / "1" / "checkpoints", folder.path / "checkpoints")
-    refused(folder, "is of other settings and another seed than")
+    refused(folder, "is of another seed and other settings than")
 
 
 @pytest.mark.parametrize("name", ["streams", "method", "domain"])

@@ -58,7 +58,7 @@ class Suite(Folder):
 
     @property
     def status(self) -> str:
-        return self.read_manifest()["status"] if self.manifest.exists() else "running"
+        return self.read_manifest().get("status", "running") if self.manifest.exists() else "running"
 
 
 def start(
@@ -114,7 +114,7 @@ def _manifest(folder: Suite) -> dict[str, Any]:
 
 
 def _is_complete(part: Folder) -> bool:
-    return part.manifest.exists() and part.read_manifest()["status"] == "complete"
+    return part.manifest.exists() and part.read_manifest().get("status") == "complete"
 
 
 def _compute(

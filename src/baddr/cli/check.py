@@ -10,6 +10,7 @@ from baddr.cli.parse import check_same_file, domain_first, flag_value, kinds_of,
 from baddr.domains.catalog import entry as entry_of
 from baddr.domains.catalog import short_name
 from baddr.files.settings import problems, refuse
+from baddr.lab.limits import domain_problems
 
 E = TypeVar("E")
 G = TypeVar("G")
@@ -49,8 +50,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(kind, f"check {name}", flags, Check(entry.settings, parts))
     check_same_file(name, entry.settings, options.domain)
     chosen = {group: getattr(options.parts, group) for group in start}
-    groups = {"domain": options.domain, **chosen}
-    refuse([sentence for group, value in groups.items() for sentence in problems(value, f"{group}.")])
+    found = [sentence for group, value in chosen.items() for sentence in problems(value, f"{group}.")]
+    refuse([*domain_problems(options.domain), *found])
     from baddr.lab.device import prepare
 
     prepare(options.device)

@@ -1,23 +1,48 @@
 """Result folders: the names of new ones, what is in old ones, and what an interruption leaves."""
 
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from baddr.domains.catalog import short_name
-from baddr.errors import ClusterError, StorageError
+from baddr.errors import ClusterError, StorageError, UserError
 from baddr.files.store import Folder
 from baddr.files.toml import read_toml
+from baddr.files.writing import file_name
 from baddr.lab.experiment import AnyExperiment
 
 
-def numbered(stem: str) -> Path:
-    """results/STEM-N with the first free N."""
-    number = 1
-    while (Path("results") / f"{stem}-{number}").exists():
-        number += 1
-    return Path("results") / f"{stem}-{number}"
+@contextmanager
+def new_folder(out: Path | None, stem: str, dry_run: bool = False) -> Iterator[Path]:
+    """The folder that is named, or results/STEM-N with the first free N. It is there from now on, so that two
+    programs that start at once have two; where nothing came into it, it goes again."""
+    if out is not None or dry_run:
+        yield out or _numbered(stem, 1)
+        return
+    results, number = Path("results"), 1
+    was_there = results.exists()
+    results.mkdir(exist_ok=True)
+    while True:
+        path = _numbered(stem, number)
+        try:
+            path.mkdir()
+            break
+        except FileExistsError:
+            number += 1
+    try:
+        yield path
+    finally:
+        with suppress(OSError):  # there is something in it
+            path.rmdir()
+            if not was_there:
+                results.rmdir()
+
+
+def _numbered(stem: str, number: int) -> Path:
+    return Path("results") / f"{file_name(stem)}-{number}"
 
 
 def stem_of(experiment: AnyExperiment) -> str:
@@ -38,11 +63,28 @@ def interruptible(folder: Folder, work: Callable[[], Any]) -> Any:
     try:
         return work()
     except Interrupted:
-        message = f"baddr: interrupted; all work is kept. Resume with: baddr resume {folder.path}"
+        message = f"baddr: interrupted; all work is kept. Resume with: {_resume(folder)}"
         print(message, file=sys.stderr)
         sys.exit(130)
     except (StorageError, ClusterError) as error:
-        wholes = (folder.path / "reproduce.toml", folder.path / "suite.toml")
-        if not folder.config.exists() and not any(path.exists() for path in wholes):
+        if not _can_resume(folder):
             raise
-        raise type(error)(f"{error} Resume with: baddr resume {folder.path}") from error
+        raise type(error)(f"{error} Resume with: {_resume(folder)}") from error
+
+
+def _resume(folder: Folder) -> str:
+    """The command, as a shell takes it."""
+    return f"baddr resume {shlex.quote(str(folder.path))}"
+
+
+def _can_resume(folder: Folder) -> bool:
+    """Whether there is something that a resume could read."""
+    if any((folder.path / name).exists() for name in ("reproduce.toml", "suite.toml")):
+        return True
+    try:
+        folder.check_existing()
+        read_toml(folder.config)
+        folder.read_experiment_manifest()
+    except (UserError, OSError):
+        return False
+    return True

@@ -11,6 +11,7 @@ from typing import Any
 
 from baddr.cli.help import COMMANDS, HELP, overview
 from baddr.errors import UserError, nearest
+from baddr.lab.output import sentence, visible_output
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -26,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(__version__)
         sys.exit(0)
     try:
-        sys.exit(_run(*arguments))
+        with visible_output():
+            code = _run(*arguments)
+        sys.exit(code)
     except KeyboardInterrupt:
         print("baddr: interrupted.", file=sys.stderr, flush=True)
         if any(thread.name.startswith("compiling") for thread in threading.enumerate()):
@@ -52,11 +55,21 @@ def _run(command: str, *arguments: str) -> int:
 
 def _tell(error: Exception) -> int:
     """Say what is wrong, in a line; the exit code."""
+    said, code = _sentence(error)
+    with visible_output():
+        print(f"baddr: {sentence(said)}", file=sys.stderr)
+    return code
+
+
+def _sentence(error: Exception) -> tuple[str, int]:
+    """What is said of an error, and the exit code."""
     if isinstance(error, UserError):
-        print(f"baddr: {error}", file=sys.stderr)
-        return 2
-    print(f"baddr: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr)
-    return 1
+        return str(error), 2
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"Cannot use {os.fsdecode(error.filename)}: {(error.strerror or str(error)).lower()}.", 2
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return f"There is not enough memory: {str(error) or 'choose smaller sizes'}", 2
+    return f"{type(error).__name__}: {error} (--debug shows where)", 1
 
 
 def _warnings_once() -> Callable[..., None]:
@@ -66,6 +79,6 @@ def _warnings_once() -> Callable[..., None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in told:
             told.add(str(message))
-            print(f"baddr: warning: {message}", file=sys.stderr)
+            print(f"baddr: warning: {sentence(message)}", file=sys.stderr)
 
     return show

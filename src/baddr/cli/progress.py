@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from baddr.files.store import Folder
+from baddr.lab.output import unescaped
 from baddr.lab.progress import Show, progress
 
 ShowPart = Callable[[str, float, str], None]  # which part, what share of the whole is done, and what happens
@@ -47,7 +48,7 @@ def whole_progress(watch: bool) -> Iterator[tuple[ShowPart, list[Any]]]:
         TimeElapsedColumn(),
         TextColumn("{task.description}"),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(file=unescaped(sys.stderr))) as bar:
         task = bar.add_task("starting", total=1.0)
         show = lambda part, done, what: bar.update(task, description=f"{part}: {what}", completed=done)
         yield show, []

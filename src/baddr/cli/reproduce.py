@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from baddr.cli.folders import interruptible, numbered
+from baddr.cli.folders import interruptible, new_folder
 from baddr.cli.options import Debug, Flat, Out, Watch, Where, engine_of
 from baddr.cli.parse import parse
 from baddr.cli.progress import whole_progress
@@ -52,18 +52,25 @@ class Reproduce:
 
 def main(arguments: Sequence[str]) -> int:
     options: Reproduce = parse(Reproduce, "reproduce", arguments)
-    from baddr.paper.reproduce import Reproduction, Request, start
+    from baddr.paper.reproduce import Reproduction, Request
 
     sizes = {name: getattr(options, name) for name in ("preset", "runs", "episodes", "ensembles", "seed")}
     request = Request(figures=options.figures, **sizes)
     request.check()
-    folder = Reproduction(options.out or numbered(f"reproduce-{'-'.join(request.figures)}"))
-    if not options.dry_run:
-        folder.check_new()
-    engine = engine_of(options.where)
-    if options.dry_run:
-        return _dry_run(request, engine)
-    with whole_progress(options.watch) as (progress, listeners):
+    with new_folder(options.out, f"reproduce-{'-'.join(request.figures)}", options.dry_run) as path:
+        folder = Reproduction(path)
+        if not options.dry_run:
+            folder.check_new()
+        engine = engine_of(options.where)
+        if options.dry_run:
+            return _dry_run(request, engine)
+        return _start(request, folder, engine, options.watch)
+
+
+def _start(request: Any, folder: Any, engine: Any, watch: bool) -> int:
+    from baddr.paper.reproduce import start
+
+    with whole_progress(watch) as (progress, listeners):
         failed = interruptible(folder, lambda: start(request, folder, progress, engine, listeners))
     return finish(folder, failed)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from baddr.cli.folders import interruptible, numbered, stem_of
+from baddr.cli.folders import interruptible, new_folder, stem_of
 from baddr.cli.options import Config, Debug, DryRun, Flat, Out, Reference, Track, Watch, Where, engine_of
 from baddr.cli.parse import parse_with_domain
 from baddr.cli.progress import followed
@@ -51,7 +51,11 @@ def main(arguments: Sequence[str]) -> int:
         check_path(options.render)
         experiment = replace(experiment, trace=max(experiment.trace, 0))
     experiment.check()
-    folder = Folder(options.out or numbered(stem_of(experiment)))
+    with new_folder(options.out, stem_of(experiment), options.dry_run) as path:
+        return _run(options, experiment, Folder(path))
+
+
+def _run(options: Run, experiment: AnyExperiment, folder: Folder) -> int:
     if not options.dry_run:
         folder.check_new()
     engine = engine_of(options.where)

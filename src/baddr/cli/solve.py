@@ -16,7 +16,9 @@ from baddr.cli.parse import check_same_file, domain_first, parse
 from baddr.domains.cassandra.settings import CassandraSettings
 from baddr.domains.catalog import Entry, short_name
 from baddr.domains.catalog import entry as entry_of
-from baddr.files.settings import problems, refuse
+from baddr.files.settings import refuse
+from baddr.lab.limits import domain_problems
+from baddr.lab.output import unescaped
 
 E = TypeVar("E")
 
@@ -69,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _check(options: Solve[Any]) -> None:
-    found = problems(options.domain, "domain.")
+    found = domain_problems(options.domain)
     if not options.precision >= 0:
         found.append("--precision must not be negative")
     if not options.seconds > 0:
@@ -125,6 +127,11 @@ def _shown(seconds: float = 10.0) -> Callable[[int, float, float, float], None]:
             return
         last[0] = now
         said = f"{trials} trials, {spent:.0f} s: between {lower:.6g} and {upper:.6g}"
-        print(f"\r{said:79s}" if live else said, end="\r" if live else "\n", file=sys.stderr, flush=True)
+        print(
+            f"\r{said:79s}" if live else said,
+            end="\r" if live else "\n",
+            file=unescaped(sys.stderr),
+            flush=True,
+        )
 
     return show

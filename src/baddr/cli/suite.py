@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from baddr.cli.folders import interruptible, numbered
+from baddr.cli.folders import interruptible, new_folder
 from baddr.cli.options import Debug, Flat, Out, Watch, Where, engine_of
 from baddr.cli.parse import parse
 from baddr.cli.progress import whole_progress
@@ -70,15 +70,16 @@ def main(arguments: Sequence[str]) -> int:
     fields = ("preset", "agents", "domains", "runs", "episodes", "trainings", "seed")
     request = Request(**{name: getattr(options, name) for name in fields})
     request.check()
-    folder = SuiteFolder(options.out or numbered(f"suite-{request.preset}"))
-    if not options.dry_run:
-        folder.check_new()
-    engine = engine_of(options.where)
-    if options.dry_run:
-        return _dry_run(request, engine)
-    with whole_progress(options.watch) as (progress, listeners):
-        failed = interruptible(folder, lambda: start(request, folder, progress, engine, listeners))
-    return finish(folder, failed)
+    with new_folder(options.out, f"suite-{request.preset}", options.dry_run) as path:
+        folder = SuiteFolder(path)
+        if not options.dry_run:
+            folder.check_new()
+        engine = engine_of(options.where)
+        if options.dry_run:
+            return _dry_run(request, engine)
+        with whole_progress(options.watch) as (progress, listeners):
+            failed = interruptible(folder, lambda: start(request, folder, progress, engine, listeners))
+        return finish(folder, failed)
 
 
 def _add(options: Suite) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from tyro.conf import UseAppendAction, arg
 
-from baddr.cli.folders import numbered, stem_of
+from baddr.cli.folders import new_folder, stem_of
 from baddr.cli.options import Config, Debug, Device, DryRun, Flat, Level, Out
 from baddr.cli.parse import parse_with_domain
 from baddr.cli.summary import describe_plan, finish
@@ -48,15 +48,15 @@ def main(arguments: Sequence[str]) -> int:
     options = parse_with_domain(Sweep, "sweep", arguments, Sweep)
     from baddr.lab.device import prepare
 
-    root = options.out or numbered(f"{stem_of(options.experiment)}-sweep")
-    parts = _parts(root, options.over, arguments)
-    prepare(options.device)
-    if options.dry_run:
-        return _dry_run(parts)
-    code = _compute(root, parts)
-    if code != 130:
-        _compare_parts(root, parts, options.level)
-    return code
+    with new_folder(options.out, f"{stem_of(options.experiment)}-sweep", options.dry_run) as root:
+        parts = _parts(root, options.over, arguments)
+        prepare(options.device)
+        if options.dry_run:
+            return _dry_run(parts)
+        code = _compute(root, parts)
+        if code != 130:
+            _compare_parts(root, parts, options.level)
+        return code
 
 
 def _parts(root: Path, over: Sequence[str], arguments: Sequence[str]) -> list[Any]:

@@ -54,6 +54,9 @@ class Finite(POMDP):
         return jnp.array(False) if self.terminal is None else self.terminal[s[0], a, s_next[0]]
 
 
+LARGEST_REWARD = 1e30  # float32 ends at 3e38, and returns are sums of many
+
+
 @dataclass(frozen=True)
 class Prior:
     """What an agent knows of the tables before it acts.
@@ -223,7 +226,15 @@ def _rewards(values: Any, S: int, A: int) -> Float64[np.ndarray, "S A S"]:
     if R.shape not in ((S,), (S, A), (S, A, S)):
         shapes = f"({S}, {A}, {S}), ({S}, {A}) or ({S},)"
         raise UserError(f"R must be an array R[s, a, s'], R[s, a] or R[s], of shape {shapes}, not {R.shape}.")
+    refuse_rewards(R)
     return np.broadcast_to(R.reshape(R.shape + (1,) * (3 - R.ndim)), (S, A, S)).copy()
+
+
+def refuse_rewards(R: Any, where: str = "R") -> None:
+    """Rewards that float32 has not: returns would be infinite."""
+    largest = float(np.max(np.abs(np.asarray(R, np.float64)), initial=0.0))
+    if not largest <= LARGEST_REWARD:
+        raise UserError(f"{where}: rewards must be at most {LARGEST_REWARD:.0e} in size, not {largest:.3g}.")
 
 
 def _terminal(values: Any, S: int, A: int) -> Bool[np.ndarray, "S A S"]:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from baddr.domains.entry import FILE_DEPTH, Entry, Names, Preset, file_presets, numbered, returns_range
-from baddr.errors import UserError
+from baddr.errors import UserError, shown
+from baddr.files.settings import is_utf8
 
 PLAIN = (bool, int, float, str)
 MODULE = "_baddr_own_"  # how the names of modules start that users' files become
@@ -32,6 +33,8 @@ def read_source(name: str) -> tuple[Path, str, bytes]:
     """The absolute path, the NAME (may be empty) and the content of FILE.py:NAME."""
     file, _, thing = name.partition(".py:") if ".py:" in name else (name.removesuffix(".py"), "", "")
     path = Path(f"{file}.py").absolute()
+    if not is_utf8(str(path)) or not is_utf8(thing):
+        raise UserError(f"The name of a file must be text in UTF-8, not {shown(str(path))}.")
     try:
         return path, thing, path.read_bytes()
     except FileNotFoundError:

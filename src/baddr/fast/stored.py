@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from baddr.files.store import write
+from baddr.files import cache
+from baddr.files.writing import file_name, write
 
 Arrays = dict[str, np.ndarray]
 
@@ -24,7 +25,8 @@ def canonical(settings: Mapping[str, Any]) -> str:
 
 
 def entry_name(settings: Mapping[str, Any]) -> str:
-    return f"{settings.get('domain', 'prior')}-{hashlib.sha256(canonical(settings).encode()).hexdigest()}"
+    domain = file_name(str(settings.get("domain", "prior")))
+    return f"{domain}-{hashlib.sha256(canonical(settings).encode()).hexdigest()}"
 
 
 def save(
@@ -38,8 +40,9 @@ def save(
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "gap": [float(x) if np.isfinite(x) else None for x in gap],
     }
-    write(path.with_name(path.name + ".npz"), buffer.getvalue())
-    write(path.with_name(path.name + ".json"), json.dumps(about, indent=1).encode())
+    with cache.optional("a trained prior"):
+        write(path.with_name(path.name + ".npz"), buffer.getvalue())
+        write(path.with_name(path.name + ".json"), json.dumps(about, indent=1).encode())
 
 
 def load(path: Path, settings: Mapping[str, Any]) -> Arrays | None:

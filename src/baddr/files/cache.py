@@ -3,14 +3,66 @@
 import json
 import os
 import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from baddr.errors import StorageError
+
+LARGEST_COMPILED = 4 << 30  # bytes of compiled code: the oldest goes first
+
 
 def root() -> Path:
-    """$BADDR_CACHE, or the user's cache folder."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("BADDR_CACHE") or Path(home) / "baddr")
+    """$BADDR_CACHE, or the user's cache folder; a temporary one for who has no home."""
+    if given := os.environ.get("BADDR_CACHE"):
+        return Path(given)
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        home = tempfile.gettempdir()
+    return Path(home) / "baddr"
+
+
+@contextmanager
+def optional(what: str) -> Iterator[None]:
+    """What can be made again need not be kept: where it cannot be written, that is said, and no more."""
+    try:
+        yield
+    except StorageError as error:
+        warnings.warn(f"{what} is not kept for the next time: {error}", stacklevel=3)
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether files can be kept there; it is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def bound(folder: Path, most: int = LARGEST_COMPILED) -> int:
+    """Delete what was not used for longest, until the folder has a tenth to spare; how many bytes went."""
+    found = []
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            with suppress(OSError):  # another program deletes, too
+                stat = entry.stat()
+                found.append((max(stat.st_atime, stat.st_mtime), stat.st_size, entry.path))
+    total, freed = sum(size for _, size, _ in found), 0
+    if total <= most:
+        return 0
+    for _, size, path in sorted(found):
+        if total - freed <= 0.9 * most:
+            break
+        with suppress(OSError):
+            os.unlink(path)
+            freed += size
+    return freed
 
 
 def compiled_code() -> Path:
@@ -37,8 +89,11 @@ def stored_priors() -> list[dict[str, Any]]:
         try:
             about = json.loads(path.read_text())
             about["bytes"] = path.stat().st_size + path.with_suffix(".npz").stat().st_size
-            entries.append({"name": path.stem} | about)
-        except (OSError, ValueError):
+            network, pretrain = about["settings"]["network"], about["settings"]["pretrain"]
+            shown = network["hidden"], network["dropout"], pretrain["num_networks"], pretrain["batches"]
+            if shown and [*about["gap"], about["created"]]:  # it has all that `baddr cache` says of it
+                entries.append({"name": path.stem} | about)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return sorted(entries, key=lambda entry: entry.get("created", ""))
 

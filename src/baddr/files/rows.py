@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from baddr.files.tables import Arrays, Frontier, joined, read_table
+from baddr.errors import StorageError
+from baddr.files.tables import Arrays, Frontier, check_columns, joined, read_table
 from baddr.files.writing import Log
 
 FRAME = struct.Struct("<II")
@@ -65,13 +66,17 @@ def read_rows(path: Path) -> Arrays | None:
         content = path.read_bytes()
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise StorageError(f"Cannot read {path}: {(error.strerror or str(error)).lower()}.") from error
     line, newline, _ = content.partition(b"\n")
     try:
         kind = np.dtype([(name, kind) for name, kind in json.loads(line)["columns"]])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if kind.hasobject or not kind.itemsize:
         return None
     start = len(line) + len(newline)
-    return _columns(b"".join(_payloads(content, start, kind.itemsize)), kind)
+    return check_columns(_columns(b"".join(_payloads(content, start, kind.itemsize)), kind), path)
 
 
 def read_results(log: Path, table: Path) -> Arrays:

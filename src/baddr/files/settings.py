@@ -33,12 +33,20 @@ def misfits(settings: Any, prefix: str = "", but: tuple[str, ...] = ()) -> list[
         return []
     kinds, found = types_of(type(settings)), []
     for name in (f.name for f in fields(settings) if f.name not in but):
+        if is_default(type(settings), name, getattr(settings, name)):
+            continue
         value, flag = getattr(settings, name), prefix + name.replace("_", "-")
         if is_dataclass(value):
             found += misfits(value, f"{flag}.")
         elif sentence := misfit(value, kinds.get(name, Any)):
             found.append(f"{flag} {sentence}")
     return found
+
+
+def is_default(kind: type, name: str, value: Any) -> bool:
+    """What a class has by default is right, also where it is infinite."""
+    default = next(f.default for f in fields(kind) if f.name == name)
+    return type(value) is type(default) and not is_dataclass(value) and bool(value == default)
 
 
 @functools.cache
@@ -96,12 +104,12 @@ def _misfit_of_plain(value: Any, kind: type) -> str | None:
         return f"must be at most {LARGEST_INT} (it is counted in 32 bits), not {shown(value)}"
     if kind is float and not abs(value) <= LARGEST_FLOAT:
         return f"must be a finite number, at most {LARGEST_FLOAT:.1e} (float32), not {shown(value)}"
-    if kind is str and not _is_utf8(str(value)):
+    if kind is str and not is_utf8(str(value)):
         return f"must be text in UTF-8, not {shown(value)}"
     return None
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
     """Not with bytes of a file name that are no characters."""
     return not any(0xD800 <= ord(c) <= 0xDFFF for c in text)
 

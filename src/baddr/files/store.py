@@ -151,10 +151,11 @@ class Folder:
 
     def note(self, chunk: int) -> dict[str, Any] | None:
         """What the newest checkpoint notes, without reading all of it; None where it cannot be read."""
-        for path in reversed(self._checkpoints(chunk)[-1:]):
-            with suppress(OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile):
+        for path in self._checkpoints(chunk)[-1:]:
+            with suppress(Exception):  # what damaged archives raise is not foreseen; `newest` looks at it all
                 with zipfile.ZipFile(path) as archive, archive.open("note.npy") as file:
-                    return json.loads(np.lib.format.read_array(file, allow_pickle=False).tobytes())  # type: ignore[arg-type]
+                    note = np.lib.format.read_array(file, allow_pickle=False)  # type: ignore[arg-type]
+                return json.loads(note.tobytes())
         return None
 
     def save(self, chunk: int, arrays: Arrays, over: bool = False) -> None:

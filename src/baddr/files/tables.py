@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from baddr.errors import StorageError, UserError
+from baddr.errors import StorageError, UserError, shown
 from baddr.files.writing import write
 
 Arrays = dict[str, np.ndarray]
+KEYS = ("run", "episode")
+SPARSEST = 1000  # numbers of runs for each row
 
 
 def write_table(path: Path, columns: Arrays) -> None:
@@ -25,12 +27,31 @@ def read_table(path: Path, columns: list[str] | None = None) -> Arrays:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, columns=columns)
+        table = pq.ParquetFile(path).read(columns=columns)  # this file: a folder's name says nothing
+        names = [*dict.fromkeys(table.column_names)]
+        found = {name: table.column(name).to_numpy() for name in names}
     except FileNotFoundError:
         raise UserError(f"There is no {path.name} in {path.parent}: no run has left results there.") from None
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path} cannot be read as Parquet: {error}.") from error
-    return {name: table[name].to_numpy() for name in table.column_names}
+    except (OSError, ValueError, TypeError, KeyError, NotImplementedError, MemoryError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise StorageError(f"{path} cannot be read as Parquet: {reason}.") from error
+    return check_columns(found, path)
+
+
+def check_columns(columns: Arrays, path: Path) -> Arrays:
+    """The columns, if they are those of episodes: numbers, and whole ones that say which run and episode."""
+    for name in KEYS:
+        if name not in columns:
+            raise StorageError(f"{path} is no table of episodes: it has no column {name!r}.")
+        # Runs that failed at once have no row; but of so many there would be a sign.
+        keys, most = columns[name], SPARSEST * (len(columns[name]) + SPARSEST)
+        whole = np.issubdtype(keys.dtype, np.integer)
+        if not whole or (len(keys) and not 0 <= keys.min() <= keys.max() < most):
+            raise StorageError(f"{path} is no table of episodes: its column {name!r} does not count them.")
+    for name, column in columns.items():
+        if column.dtype.kind not in "iufb":
+            raise StorageError(f"{path} is no table of episodes: its column {shown(name)} has no numbers.")
+    return columns
 
 
 def joined(tables: list[Arrays]) -> Arrays:

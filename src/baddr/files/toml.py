@@ -1,5 +1,6 @@
 """Settings as TOML: frozen dataclasses of numbers, strings, flags, tuples of these and nested dataclasses."""
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -7,7 +8,10 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from baddr.errors import UserError, shown
-from baddr.files.settings import LARGEST_FLOAT, is_checked, misfit, types_of
+from baddr.files.settings import LARGEST_FLOAT, is_checked, is_default, misfit, types_of
+
+LARGEST = 1 << 20  # characters of a config file
+DEEPEST = re.compile(r"(?:\.[^.\n,\[\]]{0,40}){64}")  # parts of a dotted name
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
@@ -19,7 +23,10 @@ def to_toml(values: Mapping[str, Any]) -> str:
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
+        if len(text) > LARGEST or DEEPEST.search(text):  # a parser would take memory without end
+            raise UserError(f"{path} is not valid TOML for settings: it is too large, or nested too deeply.")
+        return tomllib.loads(text)
     except FileNotFoundError:
         raise UserError(f"There is no file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -47,6 +54,8 @@ def merge(settings: Any, values: Mapping[str, Any], where: str) -> Any:
         kind = kinds.get(field)
         kind = kind if is_checked(kind) else type(old)
         changed[field] = _typed(value, kind)
+        if is_default(type(settings), field, changed[field]):
+            continue
         if sentence := misfit(changed[field], kind):
             raise UserError(f"{where}: {name} {sentence}.")
     return type(settings)(**{**known, **changed})

@@ -1,7 +1,9 @@
 """Two ways to write a file that survive a kill: whole or not at all, and record after record."""
 
+import hashlib
 import os
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,18 +11,40 @@ from typing import IO
 
 from baddr.errors import StorageError
 
+SHORT = 50  # characters of a name that a temporary one starts with: a name has 255 bytes at most
+LONGEST_NAME = 170  # bytes of a file's name that is made of other names
+_asking = threading.Lock()
+
+
+def file_name(text: str) -> str:
+    """A text as the name of a file, or the start of it: short enough, and in this folder."""
+    text = "".join("-" if c in "/\\" or not c.isprintable() else c for c in text)
+    whole = text.encode(errors="replace")
+    if len(whole) <= LONGEST_NAME:
+        return text
+    return f"{whole[: LONGEST_NAME - 10].decode(errors='ignore')}-{hashlib.sha256(whole).hexdigest()[:8]}"
+
+
+def _umask() -> int:
+    """What new files may not be: the user's choice. It can only be read by setting it; meanwhile others
+    would make files that nobody else can read."""
+    with _asking:
+        mask = os.umask(0o077)
+        os.umask(mask)
+    return mask
+
 
 def write(path: Path, data: bytes) -> None:
     """All of `data`, or the file as it was; after a power failure too."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
+        descriptor, temporary = tempfile.mkstemp(prefix=path.name[:SHORT], suffix=".part", dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
+        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
         temporary = None
         _flush(path.parent)

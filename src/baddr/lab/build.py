@@ -6,8 +6,9 @@ from baddr.agents.base import Built, Request
 from baddr.agents.life import BayesianLife
 from baddr.agents.needs import keeps_no_belief
 from baddr.core.agent import Agent
-from baddr.domains.catalog import entry, is_python
+from baddr.domains.catalog import entry, is_python, short_name
 from baddr.domains.domain import Domain
+from baddr.domains.finite import refuse_rewards
 from baddr.fast.backend import device_memory
 from baddr.lab.experiment import AnyExperiment
 from baddr.lab.limits import refuse_memory
@@ -20,6 +21,8 @@ def build_domain(experiment: AnyExperiment) -> Domain:
         from baddr.domains.check import refuse_malformed  # takes a while to import; other domains need none
 
         refuse_malformed(domain)
+    if (R := getattr(domain.pomdp, "R", None)) is not None:
+        refuse_rewards(R, short_name(experiment.name))
     return domain
 
 

@@ -27,6 +27,8 @@ from baddr.files.tables import Arrays
 SECONDS_PER_CALL = 1.0  # of a worker, between two reports
 LOSSES = 5  # of a chunk without a checkpoint between them: then something is wrong with it
 SECONDS_UNTIL_WARNING = 60.0
+# What Ray raises when its head is gone, before it ends this process.
+LOST_HEAD = ("RpcError", "RaySystemError", "LocalRayletDiedError", "GetTimeoutError", "RayChannelError")
 Block = tuple[Arrays, bytes | None, bool]  # episodes that ended, a checkpoint, whether the chunk is finished
 
 
@@ -109,7 +111,9 @@ def _joined(address: str) -> Any:
     """Ray, as a member of the cluster at an address, or of a new one on this machine."""
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address == "local":
-        options |= {"num_cpus": num_cores(), "include_dashboard": False}
+        options |= {"num_cpus": num_cores(), "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        # For this machine alone: Ray listens on the loopback, as it always does on macOS and Windows.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
         if "RAY_AUTH_MODE" not in os.environ:
             # A secret of its own, or Ray would leave one in the user's home, for other clusters to trip over.
             os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
@@ -295,8 +299,10 @@ def _serve(connection: Connection) -> None:
 
 def _sentence(error: Exception) -> str:
     cause = getattr(error, "cause", None) or error
+    if type(cause).__name__ in LOST_HEAD:
+        return "The Ray cluster was lost: its head, or this machine's node, ended."
     said = " ".join(str(cause).split("\n\n")[0].split()).rstrip(".")
-    return f"Ray: {said or type(cause).__name__}."
+    return f"Ray: {said[:300] or type(cause).__name__}."
 
 
 if __name__ == "__main__":

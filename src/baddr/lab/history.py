@@ -19,7 +19,7 @@ from baddr.core.planner import best_action
 from baddr.core.pomdp import POMDP, feature_vector
 from baddr.core.posterior import sample
 from baddr.domains.domain import Domain
-from baddr.errors import UserError
+from baddr.errors import UserError, shown
 
 LARGEST_ENUMERATION = 1024  # observations listed one by one for an exact predictive
 SMALLEST_SAMPLE = 65_536  # draws behind a predictive, over all particles
@@ -34,11 +34,13 @@ class Episode:
 def read(path: Path, pomdp: POMDP) -> list[Episode]:
     """The episodes of a history file, checked against the domain's numbering."""
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         raise UserError(f"There is no history file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"Cannot read {path}: {error}.") from error
+    except RecursionError:
+        raise UserError(f"{path} is not a history: it is nested too deeply.") from None
     except ValueError as error:
         raise UserError(f"{path} is not valid JSON: {error}.") from error
     episodes = content.get("episodes") if isinstance(content, dict) else None
@@ -62,12 +64,14 @@ def _episode(number: int, content: dict[str, Any], pomdp: POMDP) -> Episode:
     for step, (a, o) in enumerate(zip(actions, observations, strict=True), start=1):
         where = f"Episode {number}, step {step}"
         if type(a) is not int or not 0 <= a < pomdp.num_actions:
-            raise UserError(f"{where}: action {a!r} is not one of 0 to {pomdp.num_actions - 1}.")
+            raise UserError(f"{where}: action {shown(a)} is not one of 0 to {pomdp.num_actions - 1}.")
         if not isinstance(o, list) or len(o) != len(sizes):
-            raise UserError(f"{where}: observation {o!r} must be a list of {len(sizes)} feature(s).")
+            raise UserError(f"{where}: observation {shown(o)} must be a list of {len(sizes)} feature(s).")
         for i, (value, size) in enumerate(zip(o, sizes, strict=True)):
             if type(value) is not int or not 0 <= value < size:
-                raise UserError(f"{where}: observation feature {i} is {value!r}, not one of 0 to {size - 1}.")
+                raise UserError(
+                    f"{where}: observation feature {i} is {shown(value)}, not one of 0 to {size - 1}."
+                )
     return Episode(actions, observations)
 
 

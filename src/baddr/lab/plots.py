@@ -10,7 +10,7 @@ import numpy as np
 from baddr.domains.entry import Names
 from baddr.errors import UserError
 from baddr.files.tables import Arrays
-from baddr.files.writing import write
+from baddr.files.writing import file_name, write
 from baddr.lab.columns import MEAN, histograms, means
 from baddr.lab.statistics import default_window, learning_curve, per_run
 
@@ -153,7 +153,7 @@ def plot_histograms(columns: Arrays, title: str, folder: Path, names: Names = NO
         figure, (axes,) = _figure(1)
         _draw_histogram(figure, axes, columns, name, names)
         axes.set_title(title)
-        _finish(figure, [folder / f"{name}.png"])
+        _finish(figure, [folder / f"{file_name(name)}.png"])
 
 
 def _draw_belief(figure: Any, axes: Any, columns: Arrays, stem: str, names: Names) -> None:
@@ -208,9 +208,20 @@ def _finish(figure: Any, paths: list[Path]) -> None:
         save(figure, path)
 
 
+def _words(figure: Any) -> list[Any]:
+    """The texts of a figure, but for the numbers along its axes."""
+    found = [*figure.texts, figure._suptitle] if figure._suptitle else [*figure.texts]
+    for axes in figure.axes:
+        found += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+        found += axes.get_legend().get_texts() if axes.get_legend() else []
+    return found
+
+
 def save(figure: Any, path: Path) -> None:
     from matplotlib import rc_context
 
+    for text in _words(figure):  # what stands between dollars in a name is no mathematics
+        text.set_parse_math(False)
     buffer = io.BytesIO()
     # A date or random names in the file would make equal results differ.
     metadata = {"Date": None} if path.suffix == ".svg" else None

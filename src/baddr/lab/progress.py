@@ -6,6 +6,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from baddr.lab.output import unescaped, visible
+
 Show = Callable[[str, int, int, float | None], None]  # what is done, how much, of how much, and its value
 
 # What is counted, and what is told about the latest of them.
@@ -40,7 +42,8 @@ def progress(title: str) -> Iterator[Show]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=Console(file=unescaped(sys.stderr))) as bar:
+        title = visible(title).replace("[", "\\[")  # rich reads what stands in brackets
         task = bar.add_task(f"{title} (compiling)", total=None, amount="")
 
         def show(what: str, done: int, total: int, value: float | None) -> None:

@@ -16,6 +16,8 @@ from baddr.files.store import Folder, load_results
 from baddr.files.tables import Arrays
 from baddr.files.toml import read_toml
 
+NEEDED = ("run", "episode", "discounted_return")
+
 
 def results_of(paths: Sequence[Path]) -> dict[Path, Arrays]:
     """The rows of each experiment that has some."""
@@ -35,6 +37,8 @@ def _rows(path: Path) -> Arrays | None:
     if not folder.episodes.exists() and read_rows(folder.rows) is None:
         return None
     rows = load_results(path)
+    if missing := [name for name in NEEDED if name not in rows]:
+        raise UserError(f"{path} holds no episodes of baddr: there is no column {missing[0]!r}.")
     return rows if len(rows["run"]) else None
 
 
@@ -72,7 +76,7 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 def _about(path: Path) -> str:
     config = read_toml(Folder(path).config)
-    return f"{config.get('agent')} on {short_name(config.get('name', ''))}"
+    return f"{config.get('agent')} on {short_name(str(config.get('name', '')))}"
 
 
 def check_same_domain(paths: Sequence[Path]) -> None:
@@ -91,7 +95,7 @@ def check_same_domain(paths: Sequence[Path]) -> None:
 
 def _domain(path: Path) -> tuple[str, Any]:
     config = read_toml(Folder(path).config)
-    return config.get("name", ""), config.get("domain")
+    return str(config.get("name", "")), config.get("domain")
 
 
 def _warn(sentence: str) -> None:

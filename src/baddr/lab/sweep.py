@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from baddr.errors import UserError
 from baddr.files.store import Folder
 from baddr.files.tables import Arrays
+from baddr.files.writing import file_name
 from baddr.lab.experiment import AnyExperiment, extend, of_folder
 from baddr.lab.prior import with_absolute_prior
 from baddr.lab.statistics import Estimate
@@ -76,7 +77,7 @@ def label(combination: Combination) -> str:
     ends = [name.rpartition(".")[2] for name in combination]
     names = ends if len(set(ends)) == len(ends) else list(combination)
     words = (f"{name}={value}" for name, value in zip(names, combination.values(), strict=True))
-    return ",".join(words).replace(" ", "-").replace("/", "-")
+    return file_name(",".join(words).replace(" ", "-"))
 
 
 def make_part(root: Path, combination: Combination, experiment: AnyExperiment) -> Part:
@@ -94,7 +95,7 @@ def is_complete(part: Part) -> bool:
     """Whether nothing is left to compute."""
     if not part.folder.config.exists():
         return False
-    return _grown(part) == of_folder(part.folder) and part.folder.read_manifest()["status"] == "complete"
+    return _grown(part) == of_folder(part.folder) and part.folder.read_manifest().get("status") == "complete"
 
 
 def compute(part: Part, progress: Any) -> list[Any]:

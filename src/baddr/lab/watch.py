@@ -1,5 +1,6 @@
 """`--watch`: the learning curve in the terminal, while it grows. Needs no JAX."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ import numpy as np
 
 from baddr.files.tables import Arrays
 from baddr.lab.columns import of_kind
+from baddr.lab.output import unescaped, visible
 from baddr.lab.progress import amount
 
 HEIGHT = 12  # lines of the curve
@@ -36,8 +38,8 @@ def _live(watch: "Watch") -> Iterator[None]:
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(stderr=True)
-    picture = lambda: Text("\n".join(watch.lines(console.width - 1)))
+    console = Console(file=unescaped(sys.stderr))
+    picture = lambda: Text("\n".join(map(visible, watch.lines(console.width - 1))))
     with Live(console=console, get_renderable=picture, refresh_per_second=4) as live:
         yield
         live.refresh()

@@ -103,7 +103,7 @@ class Reproduction(Folder):
         if timed:
             return self.timing(name).exists()
         part = self.part(name)
-        return part.manifest.exists() and part.read_manifest()["status"] == "complete"
+        return part.manifest.exists() and part.read_manifest().get("status") == "complete"
 
 
 def is_reproduction(path: Path) -> bool:
@@ -130,7 +130,7 @@ def resume(folder: Reproduction, progress: Progress, engine: Any = None, listene
 
 def status(folder: Reproduction) -> str:
     """`running` or `complete`."""
-    return folder.read_manifest()["status"] if folder.manifest.exists() else "running"
+    return folder.read_manifest().get("status", "running") if folder.manifest.exists() else "running"
 
 
 def _run(request: Request, folder: Reproduction, progress: Progress, engine: Any, listeners: Any) -> int:

@@ -1,6 +1,7 @@
 """Solutions on disk, under the hash of the model and of what was asked for. Needs no JAX."""
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +20,11 @@ def stored_solution(
 ) -> Solution:
     """From the cache, or solved now and kept."""
     path = solution_path(model, budget, horizon)
-    if path.exists():
-        try:
-            return load(path)
-        except UserError:  # damaged: it can be made again
-            pass
+    with suppress(UserError, OSError):  # it is not there, or damaged: it can be made again
+        return load(path)
     solution = solve(model, budget, horizon, progress)
-    save(solution, path)
+    with cache.optional("a solution"):
+        save(solution, path)
     return solution
 
 
