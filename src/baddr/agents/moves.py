@@ -43,7 +43,9 @@ def start_of(domain: Domain) -> Float[np.ndarray, " S"]:
         return np.asarray(pomdp.start, np.float64)  # type: ignore[attr-defined]
     drawn = np.asarray(jax.jit(jax.vmap(pomdp.initial_state))(jr.split(prng.key(0), NUM_STARTS)))
     if np.any(drawn != drawn[:1]):
-        raise UserError(f"--filter.rejuvenate must know p(s_0): give the POMDP of {domain.name} a member `start`.")
+        raise UserError(
+            f"--filter.rejuvenate must know p(s_0): give the POMDP of {domain.name} a member `start`."
+        )
     p0 = np.zeros(pomdp.num_states)
     p0[np.ravel_multi_index(tuple(drawn[0]), pomdp.state_sizes)] = 1
     return p0

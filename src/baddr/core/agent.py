@@ -365,7 +365,9 @@ def _add(tally: Tally, discount: float, t: Int[Array, ""], r: Scalar, plan: Plan
     if seen.moves is None:
         return after
     return after._replace(  # at the end of the episode, if at all
-        rejuvenations=seen.moves.times, moved_particles=seen.moves.moved, relabelled_particles=seen.moves.relabelled
+        rejuvenations=seen.moves.times,
+        moved_particles=seen.moves.moved,
+        relabelled_particles=seen.moves.relabelled,
     )
 
 

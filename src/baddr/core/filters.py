@@ -47,8 +47,8 @@ class Importance:
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
     rejuvenate: bool = False
-    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents ba-pomcp
-    and fba-pomcp)."""
+    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents
+    ba-pomcp and fba-pomcp)."""
     history: int = 8192
     """Steps that a run remembers for --filter.rejuvenate. It moves no more particles when these are full."""
 
@@ -85,8 +85,8 @@ class Rejection:
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
     rejuvenate: bool = False
-    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents ba-pomcp
-    and fba-pomcp)."""
+    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents
+    ba-pomcp and fba-pomcp)."""
     history: int = 8192
     """Steps that a run remembers for --filter.rejuvenate. It moves no more particles when these are full."""
 

@@ -239,8 +239,8 @@ def check_prior(experiment: AnyExperiment) -> None:
         particles = getattr(theirs.settings.groups().get("filter"), "num_particles", "no")
         raise UserError(
             f"--prior {source.path}: a learned belief can be used by the same agent on the same domain with "
-            f"the same network and number of particles; that was {theirs.agent} on {theirs.name} with "
-            f"{particles} particles."
+            f"the same network, number of particles and --filter.rejuvenate; that was {theirs.agent} on "
+            f"{theirs.name} with {particles} particles."
         )
     if theirs.keep_beliefs == "no":
         raise UserError(f"--prior {source.path}: that experiment did not keep its beliefs.")
@@ -251,7 +251,8 @@ def _shape(experiment: AnyExperiment) -> Any:
     groups = experiment.settings.groups()
     filter = groups.pop("filter", None)
     rest = {name: group for name, group in groups.items() if name not in ("planner", "pretrain")}
-    return experiment.name, experiment.agent, getattr(filter, "num_particles", 0), rest
+    moves = getattr(filter, "rejuvenate", False) and filter.history  # type: ignore[union-attr]
+    return experiment.name, experiment.agent, getattr(filter, "num_particles", 0), moves, rest
 
 
 def describe_agents() -> dict[str, str]:
