@@ -1,11 +1,12 @@
 """The moves of `--filter.rejuvenate`, for the posteriors that have some."""
 
+import functools
 from typing import Any
 
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from baddr import prng
 from baddr.core.pomdp import POMDP
@@ -38,14 +39,30 @@ def moves_of(domain: Domain, posterior: Posterior, filter: Any) -> Rejuvenation:
 
 def start_of(domain: Domain) -> Float[np.ndarray, " S"]:
     """p(s_0): as the POMDP says, or the one state that it starts in."""
-    pomdp: POMDP = domain.pomdp
+    pomdp = domain.pomdp
     if hasattr(pomdp, "start"):
         return np.asarray(pomdp.start, np.float64)  # type: ignore[attr-defined]
+    p0 = np.zeros(pomdp.num_states)
+    p0[np.ravel_multi_index(tuple(_only_start(domain)), pomdp.state_sizes)] = 1
+    return p0
+
+
+def start_marginals(domain: Domain) -> list[Float[np.ndarray, " values"]]:
+    """p(s_0) of each feature, which must be independent of each other."""
+    sizes = domain.pomdp.state_sizes
+    if not hasattr(domain.pomdp, "start"):
+        return [np.eye(size)[i] for size, i in zip(sizes, _only_start(domain), strict=True)]
+    p0 = start_of(domain).reshape(sizes)
+    others = lambda i: tuple(j for j in range(len(sizes)) if j != i)
+    marginals = [p0.sum(axis=others(i)) for i in range(len(sizes))]
+    if not np.allclose(functools.reduce(np.multiply.outer, marginals), p0):
+        raise UserError(f"--factored.tables: the features of {domain.name} do not start independently.")
+    return marginals
+
+
+def _only_start(domain: Domain) -> Int[np.ndarray, " features"]:
+    pomdp: POMDP = domain.pomdp
     drawn = np.asarray(jax.jit(jax.vmap(pomdp.initial_state))(jr.split(prng.key(0), NUM_STARTS)))
     if np.any(drawn != drawn[:1]):
-        raise UserError(
-            f"--filter.rejuvenate must know p(s_0): give the POMDP of {domain.name} a member `start`."
-        )
-    p0 = np.zeros(pomdp.num_states)
-    p0[np.ravel_multi_index(tuple(drawn[0]), pomdp.state_sizes)] = 1
-    return p0
+        raise UserError(f"p(s_0) must be known: give the POMDP of {domain.name} a member `start`.")
+    return drawn[0]

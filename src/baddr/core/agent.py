@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from baddr.core.belief_update import Info, initial_belief, next_episode, resampled
 from baddr.core.filters import Filter
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
+from baddr.core.models import RestartingModels
 from baddr.core.particles import Particles, mass_of
 from baddr.core.planner import Plan, Planner, PreparedPlanner, best_action
 from baddr.core.pomdp import POMDP, Action, Observation, Scalar
@@ -252,7 +253,10 @@ def learn(
     fresh = agent.next_episode(keys.next_episode, belief)
     # The models stay: selecting them, too, would read all of them again.
     s, log_weights = _where(ended, (fresh.states.s, fresh.log_weights), (belief.states.s, belief.log_weights))
-    after = Particles(AugmentedState(s, belief.states.theta), log_weights)
+    theta = belief.states.theta
+    if isinstance(agent.gba.models, RestartingModels):
+        theta = _where(ended, fresh.states.theta, theta)
+    after = Particles(AugmentedState(s, theta), log_weights)
     if jax.tree.leaves(prepared):
         prepare = lambda key, belief: agent.prepare(key, belief)  # a method would have to be hashable
         prepared = _where(ended, where(prepare, ended, jr.fold_in(keys.plan, 1), after), prepared)
