@@ -37,7 +37,7 @@ class FbaPomcp(Bayesian, Generic[P, F]):
         graph = domain.graphs[nearest("graph", how.graph, domain.graphs)]
         if how.tying == "tied" and not is_tied(graph):
             raise UserError(
-                f"Graph {how.graph!r} of {domain.name} has no rows that are alike: leave --factored.tying."
+                f"Graph {how.graph!r} of {domain.name} has no rows to tie: leave --factored.tying."
             )
         if how.tables:
             return known_prior(self.with_tables(domain, graph))

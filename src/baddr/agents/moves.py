@@ -47,7 +47,7 @@ def start_of(domain: Domain) -> Float[np.ndarray, " S"]:
     return p0
 
 
-def start_marginals(domain: Domain) -> list[Float[np.ndarray, " values"]]:
+def start_marginals(domain: Domain) -> list[Float[np.ndarray, " _"]]:
     """p(s_0) of each feature, which must be independent of each other."""
     sizes = domain.pomdp.state_sizes
     if not hasattr(domain.pomdp, "start"):

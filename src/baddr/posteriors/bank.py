@@ -12,7 +12,7 @@ NUM_DRAWN = 256  # models, where there are more
 
 
 def bank_of(
-    alphas: Sequence[Float[np.ndarray, " k"]], grid: int, seed: int = 0
+    alphas: Sequence[Float[np.ndarray, " _"]], grid: int, seed: int = 0
 ) -> tuple[Float[np.ndarray, "G counts"], Float[np.ndarray, " G"]]:
     """Models of a few Dirichlets, their parameters side by side, and the prior's weights of the models."""
     uncertain = [alpha for alpha in alphas if len(alpha) > 1]
@@ -24,7 +24,7 @@ def bank_of(
 
 
 def _grid(
-    alphas: Sequence[Float[np.ndarray, " k"]], grid: int
+    alphas: Sequence[Float[np.ndarray, " _"]], grid: int
 ) -> tuple[Float[np.ndarray, "G counts"], Float[np.ndarray, " G"]]:
     """Equal steps in (0, 1) for each, weighed by its density."""
     p = (np.arange(grid) + 0.5) / grid

@@ -33,9 +33,7 @@ Structure = Literal["true", "uncertain", "matched", "full"]
 Values = Sequence[Int[Array, ""] | None]  # of all features of (s, s', o); None: not drawn yet
 Edges = Bool[Array, "*particles edges"]
 Seed = UInt32[Array, "2"]
-Places = Int[
-    Array, "entries shares"
-]  # of each entry of the tables, where the counts lie that it is the sum of
+Places = Int[Array, "entries shares"]  # where the counts lie that an entry of the tables is the sum of
 
 
 @dataclass(frozen=True)

@@ -105,22 +105,22 @@ def _read_by(graph: Graph, features: tuple[int, ...], a: int, i: int) -> list[in
 
 
 class Numbers(NamedTuple):
-    """The arrays of `FeatureTables`."""
+    """The arrays of `FeatureTables`, where their shapes are written."""
 
     factored: Factored
-    bank: Float[np.ndarray, "models counts"]
-    weights: Float[np.ndarray, "features models"]
-    start: Float[np.ndarray, "features values"]
-    T: Float[np.ndarray, "contexts features values values models"]
+    bank: np.ndarray
+    weights: np.ndarray
+    start: np.ndarray
+    T: np.ndarray
     evidence: tuple[np.ndarray, ...]
-    reads: Int[np.ndarray, "contexts read"]
-    outcome: Int[np.ndarray, "contexts outcomes"]
-    seen: Int[np.ndarray, "contexts outcomes computed"]
+    reads: np.ndarray
+    outcome: np.ndarray
+    seen: np.ndarray
     factors: np.ndarray
     form: Form
 
 
-def numbers(graph: Graph, start: Sequence[Float[np.ndarray, " values"]], grid: int) -> Numbers:
+def numbers(graph: Graph, start: Sequence[Float[np.ndarray, " _"]], grid: int) -> Numbers:
     """All that the tables of a graph need; `start` has p(s_0) of every feature."""
     factored = Factored(graph, tied=True)
     layout, counts, known = lay_out(graph, "true")
@@ -277,7 +277,7 @@ def _factor(
         limit = np.array([*[sizes[k] for k in read], *[1] * (form.num_read - len(read))])
         legal = np.flatnonzero(np.all(form.digits < limit, axis=1))
         events: dict[bytes, list[int]] = {}
-        for j in legal:
+        for j in legal.tolist():
             events.setdefault(np.append(outcome[c, j], seen[c, j]).tobytes(), []).append(j)
         for event in events.values():
             values = form.digits[event]

@@ -41,7 +41,7 @@ class FeatureTables(Posterior):
     weights: Float[Array, "features models"]  # of the models, by the prior
     start: Float[Array, "features values"]  # p(x_0)
     T: Float[Array, "contexts features values values models"]  # p(x' | x) of each model, by (u, a)
-    evidence: tuple[Float[Array, "A values features values models"], ...]  # of what is seen by chance
+    evidence: tuple[Float[Array, "A _ features values models"], ...]  # of what is seen by chance
     reads: Int[Array, "contexts read"]  # the features that u' and o are computed from; beyond the last: none
     outcome: Int[Array, "contexts outcomes"]  # u', by the values of these
     seen: Int[Array, "contexts outcomes computed"]  # the computed features of o
@@ -194,18 +194,22 @@ class TableModels(RestartingModels):
         return jax.vmap(one)(keys, i, steps.s, steps.s_next)
 
 
-def feature_tables(graph: Graph, start: Sequence[Float[np.ndarray, " values"]], grid: int) -> FeatureTables:
+def feature_tables(graph: Graph, start: Sequence[Float[np.ndarray, " _"]], grid: int) -> FeatureTables:
     """The tables of a graph, whose features start as `start` says; each Dirichlet has a grid of models."""
     found = numbers(graph, start, grid)
-    arrays = {
-        name: tuple(map(jnp.asarray, value)) if isinstance(value, tuple) else jnp.asarray(value)
-        for name, value in found._asdict().items()
-        if name not in ("factored", "form")
-    }
-    floats = {
-        name: x.astype(jnp.float32) for name, x in arrays.items() if name in ("bank", "weights", "start")
-    }
-    return FeatureTables(factored=found.factored, form=found.form, **{**arrays, **floats})
+    return FeatureTables(
+        factored=found.factored,
+        bank=jnp.asarray(found.bank, jnp.float32),
+        weights=jnp.asarray(found.weights, jnp.float32),
+        start=jnp.asarray(found.start, jnp.float32),
+        T=jnp.asarray(found.T),
+        evidence=tuple(map(jnp.asarray, found.evidence)),
+        reads=jnp.asarray(found.reads),
+        outcome=jnp.asarray(found.outcome),
+        seen=jnp.asarray(found.seen),
+        factors=jnp.asarray(found.factors),
+        form=found.form,
+    )
 
 
 def drawn(u: Float[Array, " n"], rows: Float[Array, "n values"]) -> Int[Array, " n"]:

@@ -144,7 +144,7 @@ def graph(
     def policy_of(b: int) -> Tie:
         """One for all rows and actions; at an edge two moves land alike."""
         lands = np.clip(b + np.array([-1, 0, 1]), 0, size - 1)
-        return Tie("policy", tuple(total * obstacle), tuple(lands.tolist()))
+        return Tie("policy", tuple((total * obstacle).tolist()), tuple(lands.tolist()))
 
     b = Node(parents("s", [2]), row, candidates=parents("s", [0, 1]), tie=policy_of)
     seen = [Computed(parents("s_next", [i]), lambda s, a, s_next, i=i: s_next[i]) for i in range(2)]
