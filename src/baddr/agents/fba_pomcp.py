@@ -61,6 +61,8 @@ class FbaPomcp(Bayesian, Generic[P, F]):
         how = self.factored
         if getattr(self.filter, "weight_after_update", False):
             raise UserError("--factored.tables weighs before the update: leave --filter.weight-after-update.")
+        if getattr(self.filter, "rewards", False):
+            raise UserError("--factored.tables does not weigh rewards: leave --filter.rewards.")
         try:
             graph = graph if how.tying == "tied" else untied(graph)
             return feature_tables(graph, start_marginals(domain), how.grid)

@@ -17,7 +17,9 @@ from baddr.errors import UserError
 from baddr.fast.backend import on_cpu
 from baddr.fast.tuning import REMEMBERED_ROWS_AT_ONCE
 from baddr.posteriors.dirichlet import Dirichlet
+from baddr.posteriors.factored import Factored
 from baddr.posteriors.gibbs import gibbs_counts
+from baddr.posteriors.gibbs_factored import gibbs_factored
 
 MOST_STATES = 256  # of a Gibbs sweep, which takes S^2 numbers a step and particle
 NUM_STARTS = 1024  # drawn, to see whether episodes start in one state
@@ -26,15 +28,20 @@ NUM_STARTS = 1024  # drawn, to see whether episodes start in one state
 def moves_of(domain: Domain, posterior: Posterior, filter: Any) -> Rejuvenation:
     """Gibbs sweeps of counts; one sentence where there are none."""
     pomdp = domain.pomdp
-    if not isinstance(posterior, Dirichlet):
-        raise UserError("--filter.rejuvenate needs counts: use --agent ba-pomcp or fba-pomcp.")
+    if not isinstance(posterior, Dirichlet | Factored):
+        raise UserError("--filter.rejuvenate needs counts: use --agent ba-pomcp or fba-pomcp without tables.")
+    if isinstance(posterior, Factored) and posterior.places is not None:
+        raise UserError("--filter.rejuvenate needs counts that are not tied: use --factored.tying untied.")
     if pomdp.num_states > MOST_STATES:
         raise UserError(
             f"--filter.rejuvenate draws state histories, which takes at most {MOST_STATES} states; "
             f"{domain.name} has {pomdp.num_states:,}."
         )
     rows = 1 if on_cpu() else REMEMBERED_ROWS_AT_ONCE
-    return gibbs_counts(posterior, start_of(domain), pomdp.horizon, filter.history, rows)
+    how = start_of(domain), pomdp.horizon, filter.history, rows
+    return (
+        gibbs_factored(posterior, *how) if isinstance(posterior, Factored) else gibbs_counts(posterior, *how)
+    )
 
 
 def start_of(domain: Domain) -> Float[np.ndarray, " S"]:

@@ -46,6 +46,8 @@ class Importance:
     """Weigh with the parameters after U, as the authors' program does."""
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
+    rewards: bool = False
+    """Take the reward for evidence, too: states that do not explain it are impossible (not in the paper)."""
     rejuvenate: bool = False
     """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents
     ba-pomcp and fba-pomcp)."""
@@ -84,6 +86,8 @@ class Rejection:
     """Proposals per particle before the depletion policy takes over."""
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
+    rewards: bool = False
+    """Take the reward for evidence, too: states that do not explain it are impossible (not in the paper)."""
     rejuvenate: bool = False
     """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents
     ba-pomcp and fba-pomcp)."""

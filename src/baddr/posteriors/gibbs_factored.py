@@ -5,6 +5,7 @@ sampling; (labels | states) and (graph | states), by Metropolis with the Bayesia
 integrated out. The chain's state is kept, whether or not the last proposal was accepted.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import equinox as eqx
@@ -17,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.pomdp import all_vectors, feature_vector
 from baddr.core.rejuvenation import Codes, Memory, Moves, Rejuvenation
-from baddr.posteriors.factored import Edges, Factored, FactoredCounts, Layout
+from baddr.posteriors.factored import Edges, Factored, FactoredCounts, Layout, Table
 from baddr.posteriors.gibbs import relabellings
 from baddr.posteriors.paths import Tables, draw_paths
 
@@ -31,14 +32,15 @@ class Place(NamedTuple):
     base: Int[np.ndarray, "I J"]
     edges: tuple[tuple[int, Int[np.ndarray, "I J"]], ...]  # what an uncertain edge adds, where it is there
 
-    def index(self, edges: Edges) -> Int[Array, "I J"]:
+    def where(self, edges: Edges) -> Int[Array, "I J"]:
         index = jnp.asarray(self.base, jnp.int32)
         for number, more in self.edges:
             index = index + jnp.where(edges[number], jnp.asarray(more, jnp.int32), 0)
         return index
 
 
-class Flat(NamedTuple):
+@dataclass(frozen=True, eq=False)  # the same only as itself: arrays have no hash
+class Flat:
     """The graph over flat states: its learned nodes, and what all others say."""
 
     T: tuple[Place, ...]
@@ -57,9 +59,6 @@ class GibbsFactored(Rejuvenation):
     codes: Codes = eqx.field(static=True)
     capacity: int = eqx.field(static=True)
     rows_at_once: int = eqx.field(static=True, default=1)
-
-    def __hash__(self) -> int:
-        return id(self.flat)
 
     def move(
         self, key: Key[Array, ""], states: AugmentedState, memory: Memory
@@ -87,12 +86,14 @@ class GibbsFactored(Rejuvenation):
         alpha = theta.counts
         gamma = jnp.where(alpha > 0, jr.gamma(key, jnp.where(alpha > 0, alpha, 1)), 0)
         rows = [_rows(gamma, table) for table in self.posterior.layout.tables]
-        p = jnp.concatenate([(x / jnp.maximum(jnp.sum(x, -1, keepdims=True), 1e-30)).reshape(-1) for x in rows])
+        p = jnp.concatenate(
+            [(x / jnp.maximum(jnp.sum(x, -1, keepdims=True), 1e-30)).reshape(-1) for x in rows]
+        )
         T, O = jnp.asarray(self.flat.known_T, jnp.float32), jnp.asarray(self.flat.known_O, jnp.float32)
         for place in self.flat.T:
-            T = T.at[place.a].multiply(p[place.index(theta.edges)])
+            T = T.at[place.a].multiply(p[place.where(theta.edges)])
         for place in self.flat.O:
-            O = O.at[place.a].multiply(p[place.index(theta.edges)])
+            O = O.at[place.a].multiply(p[place.where(theta.edges)])
         return T, O
 
     def counts(self, seen: tuple[Array, Array], edges: Edges) -> Float[Array, " counts"]:
@@ -100,7 +101,7 @@ class GibbsFactored(Rejuvenation):
         counts = self.posterior.prior_counts(edges)
         for places, flat in zip((self.flat.T, self.flat.O), seen, strict=True):
             for place in places:
-                counts = counts.at[place.index(edges)].add(flat[place.a])
+                counts = counts.at[place.where(edges)].add(flat[place.a])
         return counts
 
     def log_score(self, seen: tuple[Array, Array], edges: Edges) -> Float[Array, ""]:
@@ -146,7 +147,7 @@ class GibbsFactored(Rejuvenation):
         return choose(pi[s], s), (choose(other[0], seen[0]), choose(other[1], seen[1])), accepted
 
 
-def _rows(counts: Float[Array, " counts"], table) -> Float[Array, "..."]:
+def _rows(counts: Float[Array, " counts"], table: Table) -> Float[Array, "..."]:
     size = int(np.prod(table.shape))
     return counts[table.start : table.start + size].reshape(table.shape)
 
@@ -192,7 +193,9 @@ def flatten(layout: Layout, known: Float[np.ndarray, " known"]) -> Flat:
             if layout.learned[a][i]:
                 found[of_o].append(place)
             else:
-                rows = known[place.base - x[:, n + i].reshape(shape) + np.arange(layout.sizes[i])[:, None, None]]
+                rows = known[
+                    place.base - x[:, n + i].reshape(shape) + np.arange(layout.sizes[i])[:, None, None]
+                ]
                 tables[of_o][a] *= known[place.base] / rows.sum(0)
     return Flat(tuple(found[False]), tuple(found[True]), tables[False], tables[True])
 
