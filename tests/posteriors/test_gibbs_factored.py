@@ -29,7 +29,7 @@ def problem(structure):
     posterior = Factored(domain.graphs["default"], structure, edge_probability=0.4)
     moves = gibbs_factored(posterior, P0, horizon=4, capacity=64)
     n = posterior.num_edges
-    edges = jnp.array(list(itertools.product([False, True], repeat=n)), bool).reshape(-1, n)
+    edges = jnp.array(list(itertools.product([False, True], repeat=n)), bool).reshape(2**n, n)
     doors = jnp.array(list(itertools.product(range(4), repeat=len(HEARD))), jnp.int32)
 
     def one(edges, doors):

@@ -90,7 +90,7 @@ class Agent(eqx.Module):
         """tau(b, a, o), learning included; where not `active`, b. A filter with `rewards` also weighs r."""
         learn, gba = jnp.asarray(self.filter.learn_terminal) | ~jnp.asarray(terminal), self.gba
         if r is not None and getattr(self.filter, "rewards", False):
-            gba = GBAPOMDP(gba.pomdp, WithReward(inner=gba.models, pomdp=gba.pomdp, r=r))
+            gba = GBAPOMDP(gba.pomdp, WithReward(gba.posterior, gba.models, gba.pomdp, r))
         return self.filter.update(key, gba, belief, a, o, learn, active)
 
 

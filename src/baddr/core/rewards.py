@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.core.models import Indices, Models, Proposals
 from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, Transition
-from baddr.core.posterior import Theta
+from baddr.core.posterior import Posterior, Theta
 
 TOLERANCE = 1e-4  # of the larger of 1 and |r|
 
@@ -20,13 +20,10 @@ TOLERANCE = 1e-4  # of the larger of 1 and |r|
 class WithReward(Models):
     """Models that also weigh the reward of the step at hand."""
 
+    posterior: Posterior
     inner: Models
     pomdp: POMDP
     r: Scalar
-
-    @property
-    def posterior(self) -> Any:  # type: ignore[override]
-        return self.inner.posterior
 
     @property
     def tries_at_once(self) -> int:
