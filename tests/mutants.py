@@ -49,15 +49,15 @@ MUTANTS = [
     Mutant(
         "the next episode keeps the states",
         "core",
-        "return Particles(AugmentedState(s, belief.states.theta), belief.log_weights)",
-        "return Particles(AugmentedState(belief.states.s, belief.states.theta), belief.log_weights)",
+        "return Particles(_restarted(gba, AugmentedState(s, belief.states.theta)), belief.log_weights)",
+        "return Particles(_restarted(gba, belief.states), belief.log_weights)",
         "test_joint_belief.py::rejection",
     ),
     Mutant(
         "the next episode forgets the weights",
         "core",
-        "return Particles(AugmentedState(s, belief.states.theta), belief.log_weights)",
-        "return Particles(AugmentedState(s, belief.states.theta), jnp.zeros_like(belief.log_weights))",
+        "AugmentedState(s, belief.states.theta)), belief.log_weights)",
+        "AugmentedState(s, belief.states.theta)), jnp.zeros_like(belief.log_weights))",
         "test_belief_update.py::next_episode",
     ),
     Mutant(
@@ -454,8 +454,8 @@ MUTANTS = [
     Mutant(
         "an inactive belief moves",
         "fast",
-        "belief, seen = learn(runs.belief, keys, outcome, last, active)",
-        "belief, seen = learn(runs.belief, keys, outcome, last, active | True)",
+        "mind, seen = learn((runs.belief, runs.memory), keys, outcome, last, active, runs.prepared)",
+        "mind, seen = learn((runs.belief, runs.memory), keys, outcome, last, active | True, runs.prepared)",
         "test_twins.py::life",
     ),
     Mutant(

@@ -58,7 +58,7 @@ class WithReward(Models):
         other = (given[1] + 1) % jnp.array(self.pomdp.observation_sizes, given[1].dtype)
         return Proposals(
             s_next=found.s_next,
-            o=jnp.where(explains[:, None] | (found.o != given[1]), found.o, other),
+            o=jnp.where(explains[:, None] | (found.o != given[1][None]), found.o, other[None]),
             log_likelihood=jnp.where(explains, found.log_likelihood, -jnp.inf),
         )
 
