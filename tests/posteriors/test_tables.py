@@ -16,7 +16,7 @@ from baddr.core.filters import Importance, Rejection
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.pomdp import all_vectors
 from baddr.domains import collision_avoidance, factored_tiger, road_racing, sysadmin
-from baddr.posteriors import Factored, bank
+from baddr.posteriors import Factored, grids
 from baddr.posteriors.factored import untied
 from baddr.posteriors.forms import NoForm
 from baddr.posteriors.tables import TableModels, feature_tables
@@ -45,7 +45,7 @@ def problem(name):
 
 
 def few_models(monkeypatch):
-    monkeypatch.setattr(bank, "NUM_DRAWN", 3)
+    monkeypatch.setattr(grids, "NUM_DRAWN", 3)
 
 
 def brute_force(pomdp, tables, start, episodes):
