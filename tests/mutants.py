@@ -49,15 +49,15 @@ MUTANTS = [
     Mutant(
         "the next episode keeps the states",
         "core",
-        "return Particles(AugmentedState(s, belief.states.theta), belief.log_weights)",
-        "return Particles(AugmentedState(belief.states.s, belief.states.theta), belief.log_weights)",
+        "return Particles(_restarted(gba, AugmentedState(s, belief.states.theta)), belief.log_weights)",
+        "return Particles(_restarted(gba, belief.states), belief.log_weights)",
         "test_joint_belief.py::rejection",
     ),
     Mutant(
         "the next episode forgets the weights",
         "core",
-        "return Particles(AugmentedState(s, belief.states.theta), belief.log_weights)",
-        "return Particles(AugmentedState(s, belief.states.theta), jnp.zeros_like(belief.log_weights))",
+        "AugmentedState(s, belief.states.theta)), belief.log_weights)",
+        "AugmentedState(s, belief.states.theta)), jnp.zeros_like(belief.log_weights))",
         "test_belief_update.py::next_episode",
     ),
     Mutant(
@@ -1176,6 +1176,49 @@ MUTANTS = [
         "    if need > have:\n        fit = have",
         "    if need > have + episodes * BYTES_PER_ROW:\n        fit = have",
         "test_limits.py::rows_and_time",
+    ),
+    # --- rejuvenation, tables and rewards ---
+    Mutant(
+        "relabelling forgets the prior",
+        "posteriors",
+        "        log_ratio = self.log_score(other) - self.log_score(state.theta)\n",
+        "        log_ratio = jnp.zeros(())\n",
+        "test_gibbs.py::relabelling_alone",
+    ),
+    Mutant(
+        "states are filtered, and not drawn backwards",
+        "posteriors",
+        "        s_next = jnp.where(free, draw(u[0], after), s)\n",
+        "        s_next = draw(u[0], after)\n",
+        "test_gibbs.py::test_a_sweep_leaves",
+    ),
+    Mutant(
+        "an episode goes on in the next",
+        "posteriors",
+        "        before = jnp.where(step.first, start, before)\n        joint",
+        "        joint",
+        "test_gibbs.py::test_a_sweep_leaves",
+    ),
+    Mutant(
+        "an edge toggles without its prior",
+        "posteriors",
+        "        return log_prior + self.posterior.log_score(",
+        "        return self.posterior.log_score(",
+        "test_gibbs_factored.py::test_a_sweep_leaves and uncertain",
+    ),
+    Mutant(
+        "tables forget nothing at a new episode",
+        "posteriors",
+        "        return TableTheta(b, s[:, np.array(self.posterior.form.features)])",
+        "        return TableTheta(thetas.b, s[:, np.array(self.posterior.form.features)])",
+        "test_tables.py::brute_force and road",
+    ),
+    Mutant(
+        "a reward that is not explained is no evidence",
+        "core",
+        "log_likelihood=jnp.where(explains, found.log_likelihood, -jnp.inf),",
+        "log_likelihood=found.log_likelihood,",
+        "test_rewards.py::tells",
     ),
 ]
 

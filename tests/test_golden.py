@@ -33,6 +33,7 @@ SIZE = "--runs 3 --episodes 3 --chunk-size 2 --seed 7"
 ONE = "--planner.in-flight 1"  # PO-UCT as published
 REJECT = f"--planner.num-simulations 32 --filter.num-particles 64 {ONE}"
 SEARCH = f"{REJECT} --filter.resample-below 32"
+STILL = "--filter.no-rejuvenate"  # as the presets were when the record was made
 NETWORK = "--pretrain.batches 16 --pretrain.max-gap 100 --network.hidden 16"
 REWARDS = "--planner.exploration {}"  # u as files' presets once had it: the range of rewards
 LEARNER = "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4"
@@ -44,8 +45,8 @@ COMMANDS = {
     "tiger-baddr-many-particles": f"tiger {SEARCH} {NETWORK} --filter.num-particles 256 --trace 0",
     "tiger-baddr-weight-after-update": f"tiger {SEARCH} {NETWORK} --filter.weight-after-update",
     "tiger-filtering": f"tiger --agent filtering {SEARCH} {NETWORK}",
-    "tiger-ba-pomcp": f"tiger --agent ba-pomcp {SEARCH}",
-    "tiger-ba-pomcp-ray": f"tiger --agent ba-pomcp {SEARCH} --engine ray",
+    "tiger-ba-pomcp": f"tiger --agent ba-pomcp {SEARCH} {STILL}",
+    "tiger-ba-pomcp-ray": f"tiger --agent ba-pomcp {SEARCH} {STILL} --engine ray",
     "tiger-fba-pomcp": f"tiger --agent fba-pomcp {SEARCH}",
     "tiger-pomcp": f"tiger --agent pomcp {SEARCH}",
     "tiger-dpfrl": f"tiger --agent dpfrl {LEARNER}",

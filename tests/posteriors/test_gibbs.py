@@ -12,10 +12,10 @@ import pytest
 from baddr import prng
 from baddr import exact
 from baddr.core.gba_pomdp import AugmentedState
-from baddr.core.rejuvenation import is_due, remember
+from baddr.core.rejuvenation import remember
 from baddr.domains import tiger
 from baddr.posteriors import Counts, Dirichlet
-from baddr.posteriors.gibbs import GibbsCounts, gibbs_counts, relabellings
+from baddr.posteriors.gibbs import GibbsCounts, gibbs_counts
 
 LISTEN, NULL = tiger.LISTEN, tiger.NULL
 DOMAIN = tiger.make_domain()
@@ -126,7 +126,7 @@ class Expected(GibbsCounts):
     def model(self, key, theta):
         drawn = super().model(key, theta)
         T, O = (x / x.sum(-1, keepdims=True) for x in theta)
-        return drawn._replace(T=jnp.transpose(T, (2, 1, 3, 0)), O=jnp.transpose(O, (1, 2, 3, 0)))
+        return drawn._replace(T=jnp.transpose(T, (2, 1, 3, 0)), O=jnp.transpose(O, (1, 3, 2, 0)))
 
 
 class Careless(GibbsCounts):
@@ -141,3 +141,53 @@ def test_a_broken_move_is_noticed(broken):
     moves = broken(**vars(moves_with()))
     states, _ = moved(moves, 1, DRAWS)
     assert worst(states) > 6
+
+
+# Simulation-based calibration: models and histories from the prior itself.
+
+NUM_PRIORS, NUM_DRAWS, NUM_MOVES, NUM_EPISODES, LENGTH, BINS = 500, 63, 12, 6, 4, 16
+
+
+def ranks(moves):
+    """Of the true accuracy of each of 500 prior draws among 63 draws of the posterior that moves reach from
+    the true history. Uniform, if the moves leave the posterior as it is."""
+
+    def one(key):
+        keys = jr.split(key, 4)
+        truth = moves.model(keys[0], jax.tree.map(lambda x: x[None], POSTERIOR.counts))
+        hears = truth.O[LISTEN, :NULL, :, 0]  # o, s
+        s = jr.bernoulli(keys[1], 0.5, (NUM_EPISODES, 1)).astype(jnp.int32)
+        o = (jr.uniform(keys[2], (NUM_EPISODES, LENGTH)) > hears[0][s]).astype(jnp.int32)
+        memory, theta, yes = moves.codes.empty(moves.capacity), POSTERIOR.counts, jnp.array(True)
+        for e in range(NUM_EPISODES):
+            memory = memory._replace(first=yes)
+            for t in range(LENGTH):
+                memory = remember(moves.codes, memory, jnp.int32(LISTEN), o[e, t][None], yes, yes)
+                theta = POSTERIOR.update(key, theta, s[e], jnp.int32(LISTEN), s[e], o[e, t][None])
+        copies = lambda x: jnp.broadcast_to(x, (NUM_DRAWS, *x.shape))
+        states = AugmentedState(copies(s[-1]), jax.tree.map(copies, theta))
+        step = lambda states, key: (moves.move(key, states, memory)[0], None)
+        states, _ = jax.lax.scan(step, states, jr.split(keys[3], NUM_MOVES))
+        drawn = moves.model(jr.fold_in(key, 9), states.theta).O[LISTEN, 0]
+        return jnp.sum(drawn < hears[0][:, None], axis=1, dtype=jnp.int32)
+
+    return np.asarray(eqx.filter_jit(lambda keys: jax.lax.map(one, keys))(jr.split(prng.key(5), NUM_PRIORS)))
+
+
+def distance(found):
+    """Chi-square of the ranks over 16 bins, in standard deviations above its mean; the worse of two doors."""
+    counts = [np.bincount(column * BINS // (NUM_DRAWS + 1), minlength=BINS) for column in found.T]
+    expected = NUM_PRIORS / BINS
+    chi = max(np.sum((c - expected) ** 2 / expected) for c in counts)
+    return (chi - (BINS - 1)) / np.sqrt(2 * (BINS - 1))
+
+
+@pytest.mark.slow
+def test_simulation_based_calibration():
+    assert distance(ranks(moves_with())) < 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", [Expected, Careless])
+def test_a_broken_move_is_not_calibrated(broken):
+    assert distance(ranks(broken(**vars(moves_with())))) > 8

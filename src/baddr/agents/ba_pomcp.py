@@ -11,6 +11,7 @@ from baddr.planners.po_uct import PoUct
 @dataclass(frozen=True)
 class BaPomcp(Bayesian, Generic[P, F]):
     about: ClassVar[str] = "tabular Dirichlet counts, PO-UCT with the expected model of the root particle"
+    variant: ClassVar[str] = "counts"
     needs: ClassVar[str | None] = "counts"
 
     planner: P = field(default_factory=PoUct)  # type: ignore[assignment]

@@ -131,6 +131,10 @@ def rejuvenation(domain: "Domain", posterior: "Posterior", filter: Any) -> Any:
     """The moves that a filter asks for; most ask for none."""
     if not getattr(filter, "rejuvenate", False):
         return None
+    if getattr(filter, "rewards", False):
+        from baddr.errors import UserError
+
+        raise UserError("--filter.rejuvenate draws histories without their rewards: leave --filter.rewards.")
     from baddr.agents.moves import moves_of
 
     return moves_of(domain, posterior, filter)

@@ -1,13 +1,17 @@
 """The factored BA-POMDP (Katt et al. 2019): GBAPOMDP(pomdp, Factored(graph)). Needs no JAX."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from baddr.agents.base import Bayesian, F, P, Prior, Request, known_prior
 from baddr.core.filters import Importance
 from baddr.errors import UserError, nearest
 from baddr.planners.po_uct import PoUct
 from baddr.posteriors.settings import FactoredSettings
+
+if TYPE_CHECKING:
+    from baddr.domains.domain import Domain
+    from baddr.posteriors import Graph, Posterior
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class FbaPomcp(Bayesian, Generic[P, F]):
         """The Bayes network with the chosen structure; one that cannot fit is refused before it is made."""
         from baddr.agents.needs import lacks
         from baddr.fast.backend import device_memory
-        from baddr.posteriors.factored import Factored, num_counts, particle_bytes
+        from baddr.posteriors.factored import Factored, is_tied, num_counts, particle_bytes
 
         # Type: ignore[attr-defined]
         filter: Any = self.filter
@@ -31,12 +35,36 @@ class FbaPomcp(Bayesian, Generic[P, F]):
         if not domain.graphs:
             raise lacks(domain, "fba-pomcp", "graphs")
         graph = domain.graphs[nearest("graph", how.graph, domain.graphs)]
+        if how.tying == "tied" and not is_tied(graph):
+            raise UserError(
+                f"Graph {how.graph!r} of {domain.name} has no rows to tie: leave --factored.tying."
+            )
+        if how.tables:
+            return known_prior(self.with_tables(domain, graph))
         size, memory = particle_bytes(graph, how.structure), device_memory()
-        if 2 * n * size > memory:  # the belief before an update and after it
+        if how.tying == "untied" and 2 * n * size > memory:  # the belief before an update and after it
             raise UserError(
                 f"Graph {how.graph!r} of {domain.name} has {num_counts(graph, how.structure):,} counts "
                 f"a particle, {size / 2**30:,.1f} GiB: two beliefs of {n:,} particles need "
                 f"{2 * n * size / 2**30:,.0f} GiB, and this device has {memory / 2**30:,.0f} GiB."
             )
-        expected = how.model == "expected"
-        return known_prior(Factored(graph, how.structure, how.edge_probability, expected))
+        expected, tied = how.model == "expected", how.tying == "tied"
+        return known_prior(Factored(graph, how.structure, how.edge_probability, expected, tied))
+
+    def with_tables(self, domain: "Domain", graph: "Graph") -> "Posterior":
+        """Tables for all features of the graph that are not computed."""
+        from baddr.agents.moves import start_marginals
+        from baddr.posteriors.factored import untied
+        from baddr.posteriors.forms import NoForm
+        from baddr.posteriors.tables import feature_tables
+
+        how = self.factored
+        if getattr(self.filter, "weight_after_update", False):
+            raise UserError("--factored.tables weighs before the update: leave --filter.weight-after-update.")
+        if getattr(self.filter, "rewards", False):
+            raise UserError("--factored.tables does not weigh rewards: leave --filter.rewards.")
+        try:
+            graph = graph if how.tying == "tied" else untied(graph)
+            return feature_tables(graph, start_marginals(domain), how.grid)
+        except NoForm as error:
+            raise UserError(f"--factored.tables, graph {how.graph!r} of {domain.name}: {error}.") from error

@@ -20,6 +20,7 @@ from baddr.core.planner import Plan, Planner, PreparedPlanner, best_action
 from baddr.core.pomdp import POMDP, Action, Observation, Scalar
 from baddr.core.posterior import Posterior
 from baddr.core.rejuvenation import Memory, Moves, Rejuvenation, is_due, remember
+from baddr.core.rewards import WithReward
 
 # Columns about the belief over models.
 Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Array]]
@@ -84,10 +85,13 @@ class Agent(eqx.Module):
         o: Observation,
         terminal: Bool[Array, ""] | bool = False,
         active: Bool[Array, ""] | bool = True,
+        r: Scalar | None = None,
     ) -> tuple[Particles, Info]:
-        """tau(b, a, o), learning included; where not `active`, b."""
-        learn = jnp.asarray(self.filter.learn_terminal) | ~jnp.asarray(terminal)
-        return self.filter.update(key, self.gba, belief, a, o, learn, active)
+        """tau(b, a, o), learning included; where not `active`, b. A filter with `rewards` also weighs r."""
+        learn, gba = jnp.asarray(self.filter.learn_terminal) | ~jnp.asarray(terminal), self.gba
+        if r is not None and getattr(self.filter, "rewards", False):
+            gba = GBAPOMDP(gba.pomdp, WithReward(gba.posterior, gba.models, gba.pomdp, r))
+        return self.filter.update(key, gba, belief, a, o, learn, active)
 
 
 class Tally(NamedTuple):
@@ -238,7 +242,8 @@ def learn(
 ) -> tuple[Mind, Seen]:
     """One run's belief after a step; the next episode's prior after the `last` one."""
     (belief, memory), moves = mind, None
-    belief, info = agent.update(keys.update, belief, outcome.a, outcome.o, outcome.terminal, active)
+    o, terminal, r = outcome.o, outcome.terminal, outcome.r
+    belief, info = agent.update(keys.update, belief, outcome.a, o, terminal, active, r)
     failed = ~is_finite(belief)
     model, ended = {}, last & ~failed
     if agent.rejuvenation is not None:
@@ -368,7 +373,9 @@ def _add(tally: Tally, discount: float, t: Int[Array, ""], r: Scalar, plan: Plan
     if seen.moves is None:
         return after
     return after._replace(  # at the end of the episode, if at all
-        rejuvenations=seen.moves.times, moved_particles=seen.moves.moved, relabelled_particles=seen.moves.relabelled
+        rejuvenations=seen.moves.times,
+        moved_particles=seen.moves.moved,
+        relabelled_particles=seen.moves.relabelled,
     )
 
 

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.core.filters import Importance, Rejection
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
+from baddr.core.models import RestartingModels
 from baddr.core.particles import (
     NOBODY,
     Particles,
@@ -49,13 +50,18 @@ def initial_belief(key: Key[Array, ""], gba: GBAPOMDP, num_particles: int) -> Pa
     keys_s, keys_theta = jr.split(key, (2, num_particles))
     prior = getattr(gba.posterior, "priors", jax.vmap(gba.posterior.prior))  # of all, where it is better so
     s, theta = jax.vmap(gba.pomdp.initial_state)(keys_s), prior(keys_theta)
-    return Particles(AugmentedState(s, theta), uniform_weights(num_particles))
+    return Particles(_restarted(gba, AugmentedState(s, theta)), uniform_weights(num_particles))
 
 
 def next_episode(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Particles:
     """The next episode's prior: states redrawn from p_s0, models and their weights kept."""
     s = jax.vmap(gba.pomdp.initial_state)(jr.split(key, belief.num_particles))
-    return Particles(AugmentedState(s, belief.states.theta), belief.log_weights)
+    return Particles(_restarted(gba, AugmentedState(s, belief.states.theta)), belief.log_weights)
+
+
+def _restarted(gba: GBAPOMDP, states: AugmentedState) -> AugmentedState:
+    models, (s, theta) = gba.models, states
+    return AugmentedState(s, models.restart(theta, s)) if isinstance(models, RestartingModels) else states
 
 
 def resampled(key: Key[Array, ""], belief: Particles) -> Particles:

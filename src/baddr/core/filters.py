@@ -46,9 +46,11 @@ class Importance:
     """Weigh with the parameters after U, as the authors' program does."""
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
+    rewards: bool = False
+    """Take the reward for evidence, too: states that do not explain it are impossible (not in the paper)."""
     rejuvenate: bool = False
-    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents ba-pomcp
-    and fba-pomcp)."""
+    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents
+    ba-pomcp and fba-pomcp)."""
     history: int = 8192
     """Steps that a run remembers for --filter.rejuvenate. It moves no more particles when these are full."""
 
@@ -84,9 +86,11 @@ class Rejection:
     """Proposals per particle before the depletion policy takes over."""
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
+    rewards: bool = False
+    """Take the reward for evidence, too: states that do not explain it are impossible (not in the paper)."""
     rejuvenate: bool = False
-    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents ba-pomcp
-    and fba-pomcp)."""
+    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents
+    ba-pomcp and fba-pomcp)."""
     history: int = 8192
     """Steps that a run remembers for --filter.rejuvenate. It moves no more particles when these are full."""
 

@@ -86,6 +86,14 @@ class Models(eqx.Module):
         return self.each(one, thetas)(i, epsilons, steps.s, steps.s_next)
 
 
+class RestartingModels(Models):
+    """Models whose theta holds something about s, which a new episode forgets."""
+
+    @abstractmethod
+    def restart(self, thetas: Theta, s: Int[Array, "n state_features"]) -> Theta:
+        """The theta of an episode that starts in s."""
+
+
 class EachAlone(Models):
     """Particle beside particle."""
 

@@ -1,7 +1,7 @@
 """Rejuvenation: particles are moved at the end of an episode, where few of their ancestors are left.
 
-A move is a Markov kernel that leaves p(s, theta | h) as it is, so a belief that was right stays right; one whose
-particles are copies of few spreads out again. It needs h: all that a run has done and seen, in `Memory`.
+A move is a Markov kernel that leaves p(s, theta | h) as it is, so a belief that was right stays right; one
+whose particles are copies of few spreads out again. It needs h, all that a run has done and seen: `Memory`.
 """
 
 from abc import abstractmethod
@@ -17,7 +17,7 @@ from baddr.core.pomdp import Action, Observation, flat_index
 EPISODES_PER_ROW = 4  # at least; rows are independent of each other
 FEW = 0.25  # of the ancestors since the last move
 LOW = 0.125  # the effective sample size, of the particles
-LONGER = 8  # by an eighth, than at the last move: all moves of a run then cost as much as nine at its end
+LONGER = 5  # by a fifth, than at the last move: all moves of a run then cost as much as six at its end
 
 
 class Memory(NamedTuple):
@@ -99,7 +99,11 @@ def is_due(memory: Memory, ess: Float[Array, ""], n: int) -> Bool[Array, ""]:
     """Whether few ancestors are left, or few particles count, and much was seen since the last move. A run
     whose memory is full moves no more."""
     few = (memory.survivors < FEW) | (ess < LOW * n)
-    return few & (LONGER * (memory.steps - memory.steps_at_move) > memory.steps_at_move) & (memory.row < memory.codes.shape[0])
+    return (
+        few
+        & (LONGER * (memory.steps - memory.steps_at_move) > memory.steps_at_move)
+        & (memory.row < memory.codes.shape[0])
+    )
 
 
 class Rejuvenation(eqx.Module):

@@ -18,6 +18,7 @@ from baddr.fast.loops import bytes_of, over_particles
 from baddr.posteriors.factored import Factored, FactoredCounts, FactoredDynamics
 from baddr.posteriors.frozen import Frozen
 from baddr.posteriors.partial import Partial, PartialDynamics, split
+from baddr.posteriors.tables import FeatureTables, TableModels
 
 
 @singledispatch
@@ -136,6 +137,11 @@ class PartialModels(Models):
             self.transition.update(keys_T, thetas[0], i, steps, learn),
             self.observation.update(keys_O, thetas[1], i, steps, learn),
         )
+
+
+@models_of.register(FeatureTables)
+def _(posterior: FeatureTables) -> TableModels:
+    return TableModels(posterior)
 
 
 @models_of.register(Factored)

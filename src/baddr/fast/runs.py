@@ -115,7 +115,9 @@ def _of_a_word(dtype: Any) -> Any:
     return dtype if dtype.itemsize == 4 else jnp.float32
 
 
-def if_any(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree, few: bool = False) -> Any:
+def if_any(
+    function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree, few: bool = False
+) -> Any:
     """`core.agent.masked`, but under `vmap` the function runs only if anybody needs it; where `few` do, for
     blocks of those alone."""
 
@@ -131,7 +133,9 @@ def if_any(function: Callable[..., Any], needed: Bool[Array, ""], *arguments: Py
         mine = jnp.broadcast_to(needed, (n,))
         if few:
             every = jax.tree.map(
-                lambda x, has_axis: x if has_axis else jnp.broadcast_to(x, (n, *x.shape)), arguments, batched[1]
+                lambda x, has_axis: x if has_axis else jnp.broadcast_to(x, (n, *x.shape)),
+                arguments,
+                batched[1],
             )
             found = in_blocks(function, mine, every)
             return found, jax.tree.map(lambda _: True, found)

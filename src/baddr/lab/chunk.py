@@ -21,7 +21,7 @@ from jaxtyping import Array, Int, PyTree
 
 from baddr import prng
 from baddr.agents.life import Arrays, BayesianLife, Failure, Life, run_keys
-from baddr.core.particles import Particles
+from baddr.core.agent import Mind
 from baddr.errors import UserError
 from baddr.fast.compiler import jit, options
 from baddr.files.store import Folder
@@ -121,7 +121,8 @@ class Chunk:
         start = jit(_start, START_LEVEL, small=True)
         runs = start(np.int32(first), experiment.seed, experiment.chunk_size, life)
         if isinstance(life, BayesianLife) and experiment.prior and saved is None:
-            runs = runs._replace(belief=_learned_beliefs(work, life, runs.key, first))
+            belief, memory = _learned_beliefs(work, life, runs.key, first)
+            runs = runs._replace(belief=belief, memory=memory)
         # A last, smaller chunk has idle places, so that all chunks share one compiled program.
         idle = np.arange(experiment.chunk_size) >= last - first
         self.runs = runs._replace(failed=jax.device_put(np.asarray(runs.failed) | idle))
@@ -256,8 +257,8 @@ def within(rows: Arrays, episodes: int) -> Arrays:
     return {name: column[rows["episode"] < episodes] for name, column in rows.items()}
 
 
-def _learned_beliefs(work: Work, life: BayesianLife, keys: Array, first: int) -> Particles:
-    """The model beliefs that another experiment's runs ended with, states redrawn."""
+def _learned_beliefs(work: Work, life: BayesianLife, keys: Array, first: int) -> Mind:
+    """The model beliefs that another experiment's runs ended with, states redrawn; and what they remember."""
     source = Folder(work.prior or Path(work.experiment.prior))
     theirs = read_toml(source.config)
     beliefs = []
@@ -267,9 +268,9 @@ def _learned_beliefs(work: Work, life: BayesianLife, keys: Array, first: int) ->
             raise UserError(f"--prior {source.path}: its chunk {number} has no checkpoint.")
         theirs_like = keys[jnp.zeros((theirs["chunk_size"],), jnp.int32)]
         like = eqx.filter_eval_shape(lambda life, keys: life.start(keys), life, theirs_like)
-        belief = _unpack(arrays, like, f"--prior {source.path}: chunk {number}")[0].belief
-        beliefs.append(jax.tree.map(lambda x: x[: high - low], belief))  # noqa: B023
+        runs = _unpack(arrays, like, f"--prior {source.path}: chunk {number}")[0]
+        beliefs.append(jax.tree.map(lambda x: x[: high - low], (runs.belief, runs.memory)))  # noqa: B023
     all_beliefs = jax.tree.map(lambda *x: jnp.concatenate(x), *beliefs)
     chosen = (first + jnp.arange(len(keys))) % theirs["runs"]
-    belief = jax.tree.map(lambda x: x[chosen], all_beliefs)
-    return jax.vmap(life.agent.next_episode)(keys, belief)
+    belief, memory = jax.tree.map(lambda x: x[chosen], all_beliefs)
+    return jax.vmap(life.agent.next_episode)(keys, belief), memory

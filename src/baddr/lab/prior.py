@@ -72,7 +72,8 @@ def _shape(experiment: AnyExperiment) -> Any:
     sizes = [len(values) for _, values in (*names.state, *names.observation)], len(names.action)
     shared = (experiment.seed, experiment.domain) if experiment.settings.shares else ()
     particles = getattr(filter, "num_particles", type(filter))
-    return experiment.name, experiment.agent, sizes, particles, rest, shared
+    moves = getattr(filter, "rejuvenate", False) and filter.history  # type: ignore[union-attr]
+    return experiment.name, experiment.agent, sizes, particles, moves, rest, shared
 
 
 def copy_prior(source: Folder, target: Folder) -> None:

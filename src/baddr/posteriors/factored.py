@@ -11,8 +11,8 @@ The tables have room for all parents; a parent that is absent counts as 0 in the
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -33,6 +33,16 @@ Structure = Literal["true", "uncertain", "matched", "full"]
 Values = Sequence[Int[Array, ""] | None]  # of all features of (s, s', o); None: not drawn yet
 Edges = Bool[Array, "*particles edges"]
 Seed = UInt32[Array, "2"]
+Places = Int[Array, "entries shares"]  # where the counts lie that an entry of the tables is the sum of
+
+
+@dataclass(frozen=True)
+class Tie:
+    """A row that is a Dirichlet which others share: whose, its counts, and the value in each category."""
+
+    of: Hashable
+    counts: tuple[float, ...]
+    values: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -41,13 +51,15 @@ class Node:
 
     `row` gives the Dirichlet counts for the parents' values or, where the node is not `learned`, weights in
     proportion to probabilities. `candidates` are features that the agent cannot exclude as parents: with an
-    uncertain structure, each of `parents` and `candidates` may be one or not.
+    uncertain structure, each of `parents` and `candidates` may be one or not. `tie` gives, for the parents'
+    values, the Dirichlet that the row shares with others where parameters are tied; None: it is its own.
     """
 
     parents: tuple[Parent, ...]
     row: Callable[..., Any]  # values of the parents -> numbers, one for each value of the feature
     learned: bool = True
     candidates: tuple[Parent, ...] = ()
+    tie: Callable[..., Tie | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -282,11 +294,12 @@ class FactoredDynamics(SplitDynamics):
     """
 
     counts: Float[Array, "particles counts"]
-    particle: Int[Array, ""]
+    particle: Int[Array, "*counts"]  # one, or one for each of the counts
     edges: Bool[Array, " edges"]
     known: Float[Array, " known"]
     layout: Layout = eqx.field(static=True)
     seed: Seed | None = None  # of a D that is drawn from the counts; without it, D is their expected model
+    places: Places | None = None  # of tied counts
 
     def sample_state(self, key: Key[Array, ""], s: State, a: Action) -> State:
         n, m = len(self.layout.state_sizes), len(self.layout.observation_sizes)
@@ -314,11 +327,25 @@ class FactoredDynamics(SplitDynamics):
         index, learned = start[:, None] + column, np.array(self.layout.learned)[:, nodes]
         rows = self.known.at[index].get(mode="clip") if not learned.all() else jnp.zeros(index.shape)
         if learned.any():
-            counts = self.counts.at[self.particle, index].get(mode="clip")
-            if self.seed is not None:
-                counts = jax.vmap(_drawn_row, (None, 0, 0))(self.seed, start, counts)
+            if self.places is not None:
+                counts = self._shares(self.places.at[index].get(mode="clip"))
+            else:
+                counts = self.counts.at[self.particle, index].get(mode="clip")
+                if self.seed is not None:
+                    counts = jax.vmap(_drawn_row, (None, 0, 0))(self.seed, start, counts)
             rows = counts if learned.all() else jnp.where(jnp.asarray(learned)[a][:, None], counts, rows)
         return rows if np.all(column < sizes) else jnp.where(column < sizes, rows, 0)
+
+    def _shares(self, place: Int[Array, "nodes values shares"]) -> Float[Array, "nodes values"]:
+        """Entries of tied tables: each is the sum of its shares; there are none at -1."""
+        there = jnp.maximum(place, 0)
+        whose = self.particle[there] if self.particle.ndim else self.particle
+        counts = jnp.where(place >= 0, self.counts[whose, there], 0)
+        if self.seed is not None:
+            drawn = jax.vmap(_drawn_row, (None, 0, 0))
+            flat = drawn(self.seed, there.reshape(-1), counts.reshape(-1, 1))
+            counts = flat.reshape(place.shape)
+        return jnp.sum(counts, axis=-1)
 
     def _sample(
         self, key: Key[Array, ""], layers: tuple[tuple[int, ...], ...], s: State, a: Action, x: Values
@@ -430,6 +457,7 @@ class Factored(Posterior):
 
     counts: Float[Array, " counts"]  # of the prior, all parents present
     known: Float[Array, " known"]
+    places: Places | None
     layout: Layout = eqx.field(static=True)
     num_edges: int = eqx.field(static=True)
     edge_probability: float = eqx.field(static=True)
@@ -441,8 +469,15 @@ class Factored(Posterior):
         structure: Structure = "true",
         edge_probability: float = 0.5,
         expected: bool = True,
+        tied: bool = False,
     ):
         self.layout, counts, known = lay_out(graph, structure)
+        self.places = None
+        if tied:
+            if structure != "true":
+                raise ValueError("tied parameters need a structure that is known")
+            counts, places, _ = tie(graph, self.layout, counts)
+            self.places = jnp.asarray(places)
         self.counts, self.known = jnp.asarray(counts, jnp.float32), jnp.asarray(known, jnp.float32)
         self.num_edges, self.edge_probability = num_edges(graph, structure), edge_probability
         self.expected = expected
@@ -465,7 +500,9 @@ class Factored(Posterior):
 
     def dynamics_among(self, thetas: FactoredCounts, i: Int[Array, ""], epsilon: PyTree) -> FactoredDynamics:
         """The D of particle i among stacked theta, of which it reads single rows."""
-        return FactoredDynamics(thetas.counts, i, thetas.edges[i], self.known, self.layout, epsilon)
+        return FactoredDynamics(
+            thetas.counts, i, thetas.edges[i], self.known, self.layout, epsilon, self.places
+        )
 
     def update(
         self, key: Key[Array, ""], theta: FactoredCounts, s: State, a: Action, s_next: State, o: Observation
@@ -477,6 +514,8 @@ class Factored(Posterior):
         x, n = [*s, *s_next, *o], len(s)
         index = row_starts(self.layout, nodes, theta.edges, a, x) + _vector([x[n + i] for i in nodes])
         grows = jnp.asarray(learned[:, nodes])[a]
+        if self.places is not None:
+            index = _shared(key, theta.counts, self.places.at[index].get(mode="clip"))
         counts = theta.counts.at[jnp.where(grows, index, theta.counts.shape[0])].add(1, mode="drop")
         return FactoredCounts(counts, theta.edges)
 
@@ -487,6 +526,78 @@ class Factored(Posterior):
             part = slice(table.start, table.start + math.prod(table.shape))
             score += log_evidence(prior[part].reshape(table.shape), theta.counts[part].reshape(table.shape))
         return score
+
+
+def untied(graph: Graph) -> Graph:
+    """The graph in which every row has a Dirichlet of its own."""
+
+    def one(feature: Feature) -> Feature:
+        if isinstance(feature, Computed):
+            return feature
+        loose = lambda node: replace(node, tie=None)
+        return tuple(map(loose, feature)) if isinstance(feature, tuple) else loose(feature)
+
+    return replace(graph, T=tuple(map(one, graph.T)), O=tuple(map(one, graph.O)))
+
+
+def is_tied(graph: Graph) -> bool:
+    """Whether some of its nodes have rows that can be tied."""
+    return any(node.learned and node.tie is not None for _, _, node in graph.nodes())
+
+
+class Shared(NamedTuple):
+    """A Dirichlet: where its counts begin, how many there are, and the nodes (a, i) that it is a row of."""
+
+    start: int
+    size: int
+    nodes: set[tuple[int, int]]
+
+
+def tie(
+    graph: Graph, layout: Layout, counts: Sequence[float]
+) -> tuple[list[float], Int[np.ndarray, "n k"], list[Shared]]:
+    """The counts of all different Dirichlets, of which of them each entry of the tables is the sum, and the
+    Dirichlets. What is impossible has no count."""
+    found: list[float] = []
+    homes: dict[Hashable, Shared] = {}
+    places: list[list[int]] = [[] for _ in counts]
+    for a, i, node in graph.nodes():
+        if not node.learned:
+            continue
+        shape = tuple(graph.sizes[graph.index(p)] for p in node.parents)
+        size = graph.sizes[len(graph.state_sizes) + i]
+        for row, values in enumerate(itertools.product(*map(range, shape))):
+            start = layout.start[a][i] + row * size
+            share = _tie(node, (a, i), values, counts[start : start + size])
+            if share.of not in homes:
+                homes[share.of] = Shared(len(found), len(share.counts), set())
+                found += share.counts
+            home = homes[share.of]
+            home.nodes.add((a, i))
+            for category, value in enumerate(share.values):
+                places[start + value].append(home.start + category)
+    most = max(map(len, places), default=1)
+    filled = np.array([p + [-1] * (most - len(p)) for p in places], np.int32).reshape(-1, most)
+    return found, filled, list(homes.values())
+
+
+def _tie(node: Node, of: tuple[int, int], values: tuple[int, ...], row: Sequence[float]) -> Tie:
+    """The Dirichlet of a row; its own, where it shares none."""
+    share = node.tie(*values) if node.tie is not None else None
+    own = [v for v, count in enumerate(row) if count > 0]
+    return share or Tie((of, values), tuple(row[v] for v in own), tuple(own))
+
+
+def _shared(
+    key: Key[Array, ""], counts: Float[Array, " counts"], places: Int[Array, "nodes shares"]
+) -> Int[Array, " nodes"]:
+    """Where a value that was seen counts: of several categories that give it, one in proportion."""
+    if places.shape[1] == 1:
+        return places[:, 0]
+    weights = jnp.where(places >= 0, counts[jnp.maximum(places, 0)], 0)
+    return entries(places.astype(float), inversion(jr.uniform(key, places.shape[:1]), weights)).astype(
+        jnp.int32
+    )
 
 
 def expected_dynamics(graph: Graph) -> FactoredDynamics:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Key
 
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.pomdp import all_vectors, feature_vector, flat_index
@@ -49,7 +49,7 @@ class GibbsCounts(Rejuvenation):
         paths = draw_paths(key_paths, model, memory, self.codes, self.rows_at_once)
         theta = Counts(
             T=self.prior.T[None] + jnp.transpose(paths.T, (3, 1, 0, 2)),
-            O=self.prior.O[None] + jnp.transpose(paths.O, (3, 0, 1, 2)),
+            O=self.prior.O[None] + jnp.transpose(paths.O, (3, 0, 2, 1)),
         )
         s = jax.vmap(lambda s: feature_vector(s, self.state_sizes))(paths.s)
         after = AugmentedState(s, theta)
@@ -92,7 +92,7 @@ class GibbsCounts(Rejuvenation):
         """(T, O) ~ Dirichlet(counts) of each particle."""
         key_T, key_O = jr.split(key)
         T, O = _drawn(key_T, theta.T, self.spread[0]), _drawn(key_O, theta.O, self.spread[1])
-        return Tables(self.p0, jnp.transpose(T, (2, 1, 3, 0)), jnp.transpose(O, (1, 2, 3, 0)))
+        return Tables(self.p0, jnp.transpose(T, (2, 1, 3, 0)), jnp.transpose(O, (1, 3, 2, 0)))
 
 
 def gibbs_counts(
@@ -128,7 +128,7 @@ def relabellings(
         if sizes[i] == sizes[j]:
             changes.append(_replaced(_replaced(vectors, i, vectors[:, j]), j, vectors[:, i]))
     for changed in changes:
-        pi = np.ravel_multi_index(tuple(changed.T), tuple(sizes))
+        pi = np.asarray(np.ravel_multi_index(tuple(changed.T), tuple(sizes)))
         same = np.array_equal(p0[pi], p0) and np.array_equal((T > 0)[pi][:, :, pi], T > 0)
         if same and np.array_equal((O > 0)[:, pi], O > 0):
             found.append(tuple(pi.tolist()))
@@ -154,7 +154,9 @@ def _drawn(key: Key[Array, ""], alpha: Float[Array, "n I J values"], spread: Row
     rows = alpha[:, i, j]
     gamma = jnp.where(rows > 0, jr.gamma(key, jnp.where(rows > 0, rows, 1)), 0)
     total = jnp.sum(gamma, axis=-1, keepdims=True)  # zero, where tiny counts round to nothing
-    return certain.at[:, i, j].set(jnp.where(total > 0, gamma / jnp.where(total > 0, total, 1), certain[:, i, j]))
+    return certain.at[:, i, j].set(
+        jnp.where(total > 0, gamma / jnp.where(total > 0, total, 1), certain[:, i, j])
+    )
 
 
 def _differ(x: Counts, y: Counts) -> Bool[Array, " n"]:

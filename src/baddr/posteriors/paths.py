@@ -22,14 +22,14 @@ class Tables(NamedTuple):
 
     p0: Float[Array, " S"]
     T: Float[Array, "A S S n"]
-    O: Float[Array, "A S Z n"]
+    O: Float[Array, "A Z S n"]  # of o, given a and s'
 
 
 class Paths(NamedTuple):
     """What drawn histories add up to."""
 
     T: Float[Array, "A S S n"]  # how often s, a, s'
-    O: Float[Array, "A S Z n"]  # how often a, s', o
+    O: Float[Array, "A Z S n"]  # how often a, o, s'
     s: Int[Array, " n"]  # the last state
     possible: Bool[Array, " n"]  # whether the model can explain what was seen
 
@@ -38,16 +38,19 @@ def draw_paths(key: Key[Array, ""], model: Tables, memory: Memory, codes: Codes,
     """States ~ p(. | h, model) for each particle. Rows of `memory` are whole episodes, which are independent
     of each other given the model."""
     S, n = model.T.shape[1], model.T.shape[-1]
-    unseen = jnp.ones((*model.O.shape[:2], 1, n), model.O.dtype)
-    model = model._replace(O=jnp.concatenate([model.O, unseen], axis=2))
+    unseen = jnp.ones((model.O.shape[0], 1, S, n), model.O.dtype)
+    model = model._replace(O=jnp.concatenate([model.O, unseen], axis=1))
     num_rows = memory.codes.shape[0]
     blocks = -(-num_rows // rows_at_once)
     rows = jnp.pad(memory.codes, ((0, blocks * rows_at_once - num_rows), (0, 0)))
 
     def block(i: Int[Array, ""], now: Paths) -> Paths:
         places = i * rows_at_once + jnp.arange(rows_at_once, dtype=jnp.int32)
-        keys = jax.vmap(lambda place: jr.fold_in(key, place))(places)
-        new = jax.vmap(lambda key, row: _row(key, model, codes, row))(keys, rows[places])
+        one = lambda place: _row(jr.fold_in(key, place), model, codes, rows[place])
+        if rows_at_once == 1:  # a gather of many entries would take thirty times as long as a slice
+            new = jax.tree.map(lambda x: x[None], one(i))
+        else:
+            new = jax.vmap(one)(places)
         last = jnp.sum(jnp.where((places == memory.row)[:, None], new.s, 0), axis=0)
         return Paths(
             T=now.T + jnp.sum(new.T, axis=0),
@@ -56,13 +59,13 @@ def draw_paths(key: Key[Array, ""], model: Tables, memory: Memory, codes: Codes,
             possible=now.possible & jnp.all(new.possible, axis=0),
         )
 
-    none = _nothing(model, S, n)
-    return jax.lax.fori_loop(0, memory.row // rows_at_once + 1, block, none)
+    found = jax.lax.fori_loop(0, memory.row // rows_at_once + 1, block, _nothing(model, S, n))
+    return found._replace(O=found.O[:, :-1])  # less what was not seen
 
 
 def _nothing(model: Tables, S: int, n: int) -> Paths:
-    A, Z = model.O.shape[0], model.O.shape[2] - 1
-    counts = jnp.zeros((A, S, S, n)), jnp.zeros((A, S, Z, n))
+    A, Z = model.O.shape[0], model.O.shape[1]
+    counts = jnp.zeros((A, S, S, n)), jnp.zeros((A, Z, S, n))
     return Paths(*counts, jnp.zeros((n,), jnp.int32), jnp.ones((n,), bool))
 
 
@@ -75,8 +78,8 @@ def _row(key: Key[Array, ""], model: Tables, codes: Codes, row: UInt[Array, " st
     def forward(now: tuple[Array, Array], step: Step) -> tuple[tuple[Array, Array], Array]:
         before, possible = now
         before = jnp.where(step.first, start, before)
-        joint = jnp.sum(before[:, None] * model.T[step.a], axis=0) * model.O[step.a, :, step.o]
-        total = jnp.sum(joint, axis=0)
+        joint = add_up(before[:, None] * at(model.T, step.a)) * at(model.O, step.a, step.o)
+        total = add_up(joint)
         after = jnp.where(step.used, joint / jnp.where(total > 0, total, 1)[None], before)
         return (after, possible & ((total > 0) | ~step.used)), after
 
@@ -90,13 +93,14 @@ def _row(key: Key[Array, ""], model: Tables, codes: Codes, row: UInt[Array, " st
         u = jr.uniform(jr.fold_in(key, t), (2, n))
         before = jnp.where(step.first, start, before)
         s_next = jnp.where(free, draw(u[0], after), s)
-        at_next = jnp.arange(S, dtype=jnp.int32)[:, None] == s_next[None]
-        s = draw(u[1], before * jnp.sum(jnp.where(at_next[None], model.T[step.a], 0), axis=1))
-        at = jnp.arange(S, dtype=jnp.int32)[:, None] == s[None]
+        is_next = jnp.arange(S, dtype=jnp.int32)[:, None] == s_next[None]
+        to_next = add_up(jnp.where(is_next[:, None], jnp.swapaxes(at(model.T, step.a), 0, 1), 0))
+        s = draw(u[1], before * to_next)
+        is_s = jnp.arange(S, dtype=jnp.int32)[:, None] == s[None]
         counted = step.used & step.learned
         found = Paths(
-            T=found.T.at[step.a].add(jnp.where(at[:, None] & at_next[None] & counted, 1.0, 0.0)),
-            O=found.O.at[step.a, :, step.o].add(jnp.where(at_next & counted, 1.0, 0.0), mode="drop"),
+            T=add(found.T, jnp.where(is_s[:, None] & is_next[None] & counted, 1.0, 0.0), step.a),
+            O=add(found.O, jnp.where(is_next & counted, 1.0, 0.0), step.a, step.o),
             s=jnp.where(step.used & ~found.possible, s_next, found.s),
             possible=found.possible | step.used,
         )
@@ -107,6 +111,26 @@ def _row(key: Key[Array, ""], model: Tables, codes: Codes, row: UInt[Array, " st
     xs = steps, numbers, before, filtered, free
     (found, _), _ = jax.lax.scan(backward, (nobody, jnp.zeros((n,), jnp.int32)), xs, reverse=True)
     return found._replace(possible=possible)
+
+
+def add_up(x: Float[Array, "k *rest"]) -> Float[Array, "*rest"]:
+    """Over the first axis. Few are written out: XLA's own sum would not use a CPU's vector units."""
+    return sum(x[1:], x[0]) if x.shape[0] <= FEW_STATES else jnp.sum(x, axis=0)
+
+
+def at(table: Float[Array, "..."], *place: Int[Array, ""]) -> Float[Array, "..."]:
+    """table[place]: a slice of memory."""
+    for i in place:
+        table = jax.lax.dynamic_index_in_dim(table, i, keepdims=False)
+    return table
+
+
+def add(table: Float[Array, "..."], x: Float[Array, "..."], *place: Int[Array, ""]) -> Float[Array, "..."]:
+    """The table with x added at a place."""
+    first, *rest = place
+    here = at(table, first)
+    new = add(here, x, *rest) if rest else here + x
+    return jax.lax.dynamic_update_index_in_dim(table, new, first, 0)
 
 
 def draw(u: Float[Array, " n"], weights: Float[Array, "values n"]) -> Int[Array, " n"]:

@@ -95,9 +95,23 @@ class FactoredSettings:
     model: Literal["expected", "sampled"] = "expected"
     """The model of each simulation: the one that its particle's counts expect, or one drawn from them."""
 
+    tying: Literal["untied", "tied"] = "untied"
+    """tied: rows that the domain knows to be alike share their counts (a lane's speed does not depend on the
+    distance); road-racing, collision-avoidance and sysadmin have such rows."""
+    tables: bool = False
+    """Sum out the features that depend on themselves, computed features and the action: a particle holds a
+    table for each, over its values and a bank of models. Few particles then suffice."""
+    grid: int = 21
+    """Models of each Dirichlet in the bank of --factored.tables."""
+
     def problems(self) -> list[str]:
-        holds = 0 <= self.edge_probability <= 1
-        return wrong((holds, "factored.edge-probability must lie in [0, 1]"))
+        plain = self.structure == "true"
+        return wrong(
+            (0 <= self.edge_probability <= 1, "factored.edge-probability must lie in [0, 1]"),
+            (self.grid >= 2, "factored.grid must be at least 2"),
+            (plain or self.tying == "untied", "factored.tying tied needs factored.structure true"),
+            (plain or not self.tables, "factored.tables needs factored.structure true"),
+        )
 
 
 MOST_ENTRIES = 10**6  # of the exact filter's table, members times states

@@ -26,7 +26,7 @@ from baddr.domains.collision_avoidance.view import RENDERER
 from baddr.domains.domain import Domain, takes_fields_of
 from baddr.domains.tables import KNOWN, dirichlet_counts
 from baddr.posteriors import Graph, Posterior
-from baddr.posteriors.factored import Computed, Node, parents
+from baddr.posteriors.factored import Computed, Node, Tie, parents
 from baddr.posteriors.partial import split
 from baddr.prng import categorical
 
@@ -140,7 +140,13 @@ def graph(
 
     x = Computed(parents("s", [0]), lambda s, a, s_next: jnp.maximum(s[0] - 1, 0))
     y = Computed(parents("s", [1]), lambda s, a, s_next: moved(s[1], a, size))
-    b = Node(parents("s", [2]), row, candidates=parents("s", [0, 1]))
+
+    def policy_of(b: int) -> Tie:
+        """One for all rows and actions; at an edge two moves land alike."""
+        lands = np.clip(b + np.array([-1, 0, 1]), 0, size - 1)
+        return Tie("policy", tuple((total * obstacle).tolist()), tuple(lands.tolist()))
+
+    b = Node(parents("s", [2]), row, candidates=parents("s", [0, 1]), tie=policy_of)
     seen = [Computed(parents("s_next", [i]), lambda s, a, s_next, i=i: s_next[i]) for i in range(2)]
     noisy = Node(parents("s_next", [2]), lambda b: observation_total * noise[b], learned=learn_observation)
     return Graph((size,) * 3, (size,) * 3, 3, (x, y, b), (*seen, noisy))

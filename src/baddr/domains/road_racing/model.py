@@ -27,7 +27,7 @@ from baddr.domains.tables import dirichlet_counts
 from baddr.fast.choose import models_of
 from baddr.fast.loops import bytes_of, over_particles
 from baddr.posteriors import Graph, Posterior
-from baddr.posteriors.factored import Computed, Feature, Node, parents
+from baddr.posteriors.factored import Computed, Feature, Node, Tie, parents
 from baddr.posteriors.partial import split
 
 UP, STAY, DOWN = range(3)
@@ -136,7 +136,14 @@ def graph(lanes: int, total: float) -> Graph:
             right_ahead = lane == i and distance == 1
             return np.eye(NUM_DISTANCES)[distance] if right_ahead else car_row(distance, total)
 
-        return Node(parents("s", [0, 1 + i]), row)
+        def speed(lane: int, distance: int) -> Tie | None:
+            """One for the lane, whatever the distance and the action."""
+            closer = FARTHEST if distance == 0 else distance - 1
+            advance, wait = PRIOR_SPEED * total, (1 - PRIOR_SPEED) * total
+            right_ahead = lane == i and distance == 1
+            return None if right_ahead else Tie(("speed", i), (advance, wait), (closer, distance))
+
+        return Node(parents("s", [0, 1 + i]), row, tie=speed)
 
     lane = Computed((("s", 0), *cars), lambda s, a, s_next: next_lane(s[0], a, s_next[1:]))
     seen = Computed((("s_next", 0), *cars), lambda s, a, s_next: distance_ahead(s_next))

@@ -20,7 +20,7 @@ from baddr.domains.sysadmin.settings import SysadminSettings, names
 from baddr.domains.sysadmin.view import RENDERER
 from baddr.domains.tables import observation_table, transition_table
 from baddr.posteriors import Counts, Factored, Graph
-from baddr.posteriors.factored import Node, expected_dynamics, parents
+from baddr.posteriors.factored import Node, Tie, expected_dynamics, parents
 
 FAILURE = 0.025  # of a computer on its own
 INFECTION = 0.075  # more, for each neighbour that has failed
@@ -80,14 +80,26 @@ def graph(computers: int, topology: str, total: float, learned: bool = True) -> 
 
         return counts
 
+    def alike(rebooted: bool) -> Callable[..., Tie]:
+        """One row for all computers: by its status, the number of failed neighbours and a reboot."""
+
+        def tie(running: int, *others: int) -> Tie:
+            return Tie((running, others.count(0), rebooted), tuple(row(rebooted)(running, *others)), (0, 1))
+
+        return tie
+
     def computer(i: int) -> tuple[Node, ...]:
         of = parents("s", [i, *neighbours(i, computers, topology)])
-        return tuple(Node(of, row(a == computers + i), learned) for a in range(2 * computers))
+        booted = [a == computers + i for a in range(2 * computers)]
+        return tuple(Node(of, row(yes), learned, tie=alike(yes)) for yes in booted)
 
     def seen(state: int) -> Sequence[float]:
         return tuple(total * (ACCURACY if o == state else 1 - ACCURACY) for o in range(2))
 
-    status = tuple(Node(parents("s_next", [a % computers]), seen, learned) for a in range(2 * computers))
+    looks = [parents("s_next", [a % computers]) for a in range(2 * computers)]
+    status = tuple(
+        Node(of, seen, learned, tie=lambda x: Tie(("seen", x), tuple(seen(x)), (0, 1))) for of in looks
+    )
     T = tuple(map(computer, range(computers)))
     return Graph((2,) * computers, (2,), 2 * computers, T, (status,))
 
