@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from baddr import prng
-from baddr import exact
+from baddr import exact, prng
 from baddr.domains import tiger
 from baddr.fast.pretrain import pretrain
 from baddr.planners.belief_tree.mean_model import observation_table, transition_table

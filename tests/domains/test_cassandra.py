@@ -18,14 +18,6 @@ from hypothesis import strategies as st
 
 from baddr import prng
 from baddr.core.agent import Agent, state_marginals
-from baddr.exact import (
-    DirichletTables,
-    expectimax,
-    initial_mixture,
-    mixture_update,
-    state_probabilities,
-    tabulate,
-)
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.domains.cassandra import format as cassandra
@@ -34,6 +26,14 @@ from baddr.domains.cassandra.format import Model, parse, read, read_header, to_t
 from baddr.domains.cassandra.settings import CassandraSettings
 from baddr.domains.finite import dirichlet
 from baddr.errors import UserError
+from baddr.exact import (
+    DirichletTables,
+    expectimax,
+    initial_mixture,
+    mixture_update,
+    state_probabilities,
+    tabulate,
+)
 from baddr.fast.runs import advance, start
 from baddr.planners.po_uct import PoUct
 from baddr.planners.uniform import Uniform

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.exact import DirichletTables, expectimax, tabulate
 from baddr.domains import check, from_tables, tiger
 from baddr.domains.finite import Prior
 from baddr.errors import UserError
+from baddr.exact import DirichletTables, expectimax, tabulate
 
 P0 = np.array([0.5, 0.5])
 OPENS = np.tile([True, True, False], (2, 1))  # [s, a]

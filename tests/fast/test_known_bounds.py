@@ -4,8 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from baddr import prng
-from baddr import exact
+from baddr import exact, prng
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.domains import collision_avoidance, from_tables
 from baddr.fast.known_bounds import known_bounds, known_tables, sources

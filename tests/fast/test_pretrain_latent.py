@@ -7,8 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
-from baddr import exact
+from baddr import exact, prng
 from baddr.core.pomdp import Dynamics, Table
 from baddr.domains import tiger
 from baddr.fast.pretrain import uniform_states

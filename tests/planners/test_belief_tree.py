@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from searches import TIGER, TRUE
 
-from baddr import prng
-from baddr import exact
+from baddr import exact, prng
 from baddr.core.agent import Agent, start, step
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance

@@ -7,9 +7,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
+from baddr import exact, prng
 from baddr.agents.members import refuse_large, with_reach
-from baddr import exact
 from baddr.core.agent import Agent, Outcome, learn, step_keys
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance

@@ -9,8 +9,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
-from baddr import exact
+from baddr import exact, prng
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.rejuvenation import remember
 from baddr.domains import tiger

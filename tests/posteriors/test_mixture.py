@@ -7,9 +7,8 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from baddr import prng
+from baddr import exact, prng
 from baddr.agents.mixture import Mixture as MixtureAgent
-from baddr import exact
 from baddr.core.belief_update import initial_belief, next_episode
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP

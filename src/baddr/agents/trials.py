@@ -14,7 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Int, Key
 
-from baddr import prng
+from baddr import exact, prng
 from baddr.agents.base import made_for
 from baddr.agents.check import (
     LEARN,
@@ -25,7 +25,6 @@ from baddr.agents.check import (
     planner_structure,
     posterior_structure,
 )
-from baddr import exact
 from baddr.core.agent import is_finite
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Filter
