@@ -19,13 +19,11 @@ class BaPomcp(Bayesian, Generic[P, F]):
 
     def prior(self, request: Request) -> Prior:
         from baddr.agents.needs import lacks
-        from baddr.posteriors.dirichlet import Counts, Dirichlet
-        from baddr.posteriors.sparse_dirichlet import SparseDirichlet
+        from baddr.posteriors.sparse_dirichlet import dirichlet_of
 
         domain, pomdp = request.domain, request.domain.pomdp
         if domain.counts is None:
             rows = pomdp.num_states * pomdp.num_actions
             tables = f"{rows * pomdp.num_states:,} and {rows * pomdp.num_observations:,} counts a particle"
             raise lacks(domain, "ba-pomcp", "counts", f"tables of T and O would have {tables}")
-        kind = Dirichlet if isinstance(domain.counts, Counts) else SparseDirichlet
-        return known_prior(kind(domain.counts, pomdp.state_sizes, pomdp.observation_sizes))
+        return known_prior(dirichlet_of(domain.counts, pomdp.state_sizes, pomdp.observation_sizes))

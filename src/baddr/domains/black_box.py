@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -152,7 +152,7 @@ def _step_of(simulator: Any) -> Step:
     if not callable(simulator):
         kind = type(simulator).__name__
         raise UserError(f"A simulator is a function step(rng, s, a) or an environment, not of type {kind}.")
-    return simulator
+    return cast(Step, simulator)
 
 
 def _start(start: Any, sizes: tuple[int, ...]) -> Float[Array, " S"]:

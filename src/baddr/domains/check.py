@@ -33,9 +33,10 @@ from baddr.domains.shapes import (
     zeros,
 )
 from baddr.errors import UserError
-from baddr.posteriors import Architecture, Counts, Dirichlet, Dropout, Factored, Partial, Posterior
+from baddr.posteriors import Architecture, Counts, Dropout, Factored, Partial, Posterior
 from baddr.posteriors.dropout import initial_weights
 from baddr.posteriors.settings import Network
+from baddr.posteriors.sparse_dirichlet import dirichlet_of
 
 # --- structure: types and shapes ---------------------------------------------------------------------
 
@@ -278,7 +279,7 @@ def some_posterior(domain: Domain) -> Posterior:
     """Counts, a Bayes network, or small networks: what the domain has a prior for."""
     pomdp = domain.pomdp
     if domain.counts is not None:
-        return Dirichlet(domain.counts, pomdp.state_sizes, pomdp.observation_sizes)
+        return dirichlet_of(domain.counts, pomdp.state_sizes, pomdp.observation_sizes)
     if domain.graphs:
         return Factored(next(iter(domain.graphs.values())))
     sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes

@@ -97,8 +97,8 @@ def _counts(half: str, tables, prior: Prior) -> Ragged:
 def _rows(tables, scale: float = 1.0, floor: float = 0.0) -> Ragged:
     """The tables of all actions, one below the other; rows divided by their sums."""
     table = csr_array(vstack(tables, format="csr"))
-    lengths = np.diff(table.indptr)
+    lengths, columns = np.diff(table.indptr), int(tables[0].shape[1])
     data = table.data / np.repeat(table.sum(axis=1), lengths)
     if scale == 0:  # nothing of the truth: no entry
-        return ragged(np.zeros(len(lengths) + 1, int), table.indices[:0], data[:0], table.shape[1], floor)
-    return ragged(table.indptr, table.indices, scale * data, table.shape[1], floor)
+        return ragged(np.zeros(len(lengths) + 1, int), table.indices[:0], data[:0], columns, floor)
+    return ragged(table.indptr, table.indices, scale * data, columns, floor)

@@ -36,9 +36,11 @@ def from_gymnasium(
     O = _observations(observation, S)
     start = np.asarray(getattr(inner, "initial_state_distrib", np.full(S, 1 / S)), np.float64)
     T, R, ends = _tables(table, start)
-    names = (tuple(map(str, range(n))) for n in (S, A, O.shape[1]))
+    states, actions, seen = (tuple(map(str, range(n))) for n in (S, A, O.shape[1]))
     shown = (csr_array(O),) * A
-    model = SparseTables(*names, discount, T=T, O=shown, R=R, start=start / start.sum(), ends=ends)
+    model = SparseTables(
+        states, actions, seen, discount, T=T, O=shown, R=R, start=start / start.sum(), ends=ends
+    )
     return tables_domain(model, Episodes(discount, horizon, prior or Prior(learned="T")))
 
 
@@ -81,7 +83,8 @@ def _observations(observation: Any, S: int) -> Float64[np.ndarray, "S Z"]:
     if observation is None:
         return np.eye(S)
     if callable(observation):
-        seen = np.array([int(observation(s)) for s in range(S)])
+        number: Callable[[int], Any] = observation
+        seen = np.array([int(number(s)) for s in range(S)])
         if np.any(seen < 0):
             raise UserError("observation(s) must give numbers from 0 on.")
         return np.eye(int(seen.max()) + 1)[seen]

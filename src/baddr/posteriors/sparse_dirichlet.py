@@ -19,6 +19,7 @@ from baddr.core.pomdp import (
     flat_index,
 )
 from baddr.core.posterior import Posterior
+from baddr.posteriors.dirichlet import Counts, Dirichlet
 from baddr.posteriors.sparse import Ragged
 
 NOWHERE = -1  # in place of a state, where no step was seen yet
@@ -69,8 +70,17 @@ class SparseDirichlet(Posterior):
         i, i_next = flat_index(s, self.state_sizes), flat_index(s_next, self.state_sizes)
         z, place = flat_index(o, self.observation_sizes), theta.number % self.memory
         step = (i, a.astype(jnp.int32), i_next, z)
-        kept = (x.at[place].set(value) for x, value in zip(theta[:4], step, strict=True))
-        return Seen(*kept, theta.number + 1)
+        kept = [x.at[place].set(value) for x, value in zip(theta[:4], step, strict=True)]
+        return Seen(kept[0], kept[1], kept[2], kept[3], theta.number + 1)
+
+
+def dirichlet_of(
+    counts: Counts | SparseCounts, state_sizes: tuple[int, ...], observation_sizes: tuple[int, ...]
+) -> Dirichlet | SparseDirichlet:
+    """The BA-POMDP's posterior for a prior of either form."""
+    if isinstance(counts, SparseCounts):
+        return SparseDirichlet(counts, state_sizes, observation_sizes)
+    return Dirichlet(counts, state_sizes, observation_sizes)
 
 
 class ExpectedCounts(SplitDynamics):

@@ -148,7 +148,7 @@ def _add_entry(table: Rules, entry: Element, variables: tuple[Variable, ...], wr
     index = [_value(word, variable, instance, wrong) for word, variable in zip(words, variables, strict=True)]
     shape = tuple(variables[i].size for i in free)
     found = _numbers(values, shape, variables[-1].size, wrong)
-    if not free or isinstance(found, float):
+    if not free or isinstance(found, float | int):
         table.add(tuple(index), float(np.asarray(found).ravel()[0]))
         return
     table.add(tuple(index), 0.0)

@@ -198,7 +198,7 @@ def _rewards(
     element: Element | None, variables: Variables, T: tuple[csr_array, ...], wrong: Mistakes
 ) -> Rewards:
     """The sum of all functions: of (a, s), and of (a, s, s') where they look at the state after the step."""
-    A, S = len(T), T[0].shape[0]
+    A, S = len(T), T[0].indptr.size - 1
     given, after = (*variables.actions, *variables.previous), variables.current
     found = [] if element is None else element.all("Func", "CondProb")
     functions = [factor_of(func, (*given, *after), wrong, reward=True) for func in found]
