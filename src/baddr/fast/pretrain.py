@@ -317,7 +317,7 @@ def cached_prior(
 
 def _save(path: Path, settings: Mapping[str, Any], posterior: Dropout, fit: Fit | None) -> None:
     arrays = {"ensemble": np.asarray(posterior.ensemble), **(fit._asdict() if fit else {})}
-    stored.save(path, settings, arrays, list(fit.gap) if fit else [])
+    stored.save(path, settings, arrays, fit.gap.tolist() if fit else [])
 
 
 def _load(

@@ -317,7 +317,7 @@ def cached_prior(
 def _save(path: Path, settings: Mapping[str, Any], trained: Trained, fit: LatentFit | None) -> None:
     arrays = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(trained))}
     found = fit._asdict() if fit else {}
-    stored.save(path, settings, arrays | found, list(fit.gap) if fit else [])
+    stored.save(path, settings, arrays | found, fit.gap.tolist() if fit else [])
 
 
 def _load(path: Path, settings: Mapping[str, Any], like: Trained) -> tuple[Trained | None, LatentFit | None]:
