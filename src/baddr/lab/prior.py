@@ -30,11 +30,11 @@ def check_prior(experiment: AnyExperiment) -> None:
     theirs = {name: kind for name, kind in kinds_in(values).items() if name == "posterior"}
     fits = named == (experiment.name, experiment.agent) and all(own.get(x) == theirs[x] for x in theirs)
     if not fits or not experiment.settings.learns:
-        raise _unfit(where, *named, values.get("filter"))
+        raise _unfit(where, values)
     check_sources({"name": named[0], **{name: values[name] for name in theirs}}, manifest, source)
     other = of_values(_less_own(values), source)
     if _shape(other) != _shape(experiment):
-        raise _unfit(where, other.name, other.agent, values.get("filter"))
+        raise _unfit(where, values)
     if other.keep_beliefs == "no":
         raise UserError(f"{where}: that experiment did not keep its beliefs.")
     if manifest["status"] != "complete":
@@ -43,14 +43,16 @@ def check_prior(experiment: AnyExperiment) -> None:
         )
 
 
-def _unfit(where: str, name: Any, agent: Any, filter: Any) -> UserError:
+def _unfit(where: str, theirs: Mapping[str, Any]) -> UserError:
+    name, agent, filter = (theirs.get(field) for field in ("name", "agent", "filter"))
     particles = filter.get("num_particles", "no") if isinstance(filter, Mapping) else "no"
     shares = agent in AGENTS and agent_class(str(agent)).shares
     same = ", and with the same --seed and --domain settings" if shares else ""
+    seed = f" and seed {theirs.get('seed')}" if shares else ""
     return UserError(
         f"{where}: a learned belief can be used by the same agent on the same domain of the same size with "
         f"the same network and number of particles{same}; that was {agent} on {name} with {particles} "
-        "particles."
+        f"particles{seed}."
     )
 
 
