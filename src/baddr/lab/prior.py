@@ -61,7 +61,8 @@ def _less_own(values: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: value for name, value in values.items() if name != "planner"}
     filter = values.get("filter")
     if isinstance(filter, Mapping) and is_python(str(filter.get("kind", ""))):
-        values["filter"] = {name: filter[name] for name in ("num_particles",) if name in filter}
+        size = {name: filter[name] for name in ("num_particles",) if name in filter}
+        values["filter"] = {"kind": "importance", "rejuvenate": False, **size}
     return values
 
 
