@@ -44,7 +44,7 @@ def problem(structure):
         return AugmentedState(s, theta), posterior.log_score(theta) + log_prior
 
     every, score = jax.jit(jax.vmap(jax.vmap(one, (None, 0)), (0, None)))(edges, doors)
-    flat = lambda x: x.reshape(-1, *x.shape[2:])
+    flat = lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
     p = np.exp(np.asarray(flat(score), np.float64) - float(score.max()))
     return posterior, moves, jax.tree.map(flat, every), p / p.sum()
 
