@@ -1211,7 +1211,7 @@ MUTANTS = [
         "posteriors",
         "        return TableTheta(b, s[:, np.array(self.posterior.form.features)])",
         "        return TableTheta(thetas.b, s[:, np.array(self.posterior.form.features)])",
-        "test_tables.py::brute_force and road",
+        "test_rao_blackwell.py::brute_force and road",
     ),
     Mutant(
         "a reward that is not explained is no evidence",
