@@ -62,11 +62,14 @@ def test_a_pomdp_files_belief(tmp_path, capsys):
 
 def test_presets_of_a_file_explore_by_the_range_of_its_returns():
     """The rewards' range times 1 + gamma + ... + gamma^19."""
-    tiger = preset(str(EXAMPLES / "tiger.pomdp"), "pomcp")
+    by_simulations = {"planner": "po-uct"}
+    tiger = preset(str(EXAMPLES / "tiger.pomdp"), "pomcp", kinds=by_simulations)
     planner = tiger.settings.planner
     assert (planner.depth, tiger.runs) == (20, 16)
     assert planner.exploration == pytest.approx(110 * sum(0.95**t for t in range(20)))
-    own = preset(str(MAINTENANCE), "pomcp")  # 2 and -10 are the extremes, met on any random walk
+    own = preset(
+        str(MAINTENANCE), "pomcp", kinds=by_simulations
+    )  # 2 and -10 are the extremes, met on any random walk
     assert own.settings.planner.exploration == pytest.approx(12 * sum(0.95**t for t in range(20)))
     assert returns_range(3.0, 1.0, 4) == 12.0 and returns_range(0.0, 0.5, 4) == 1.0
 

@@ -86,7 +86,7 @@ def test_a_wrong_config_file_gets_a_sentence(tmp_path, text, sentence):
 def test_config_files_replace_the_preset(tmp_path):
     path = tmp_path / "c.toml"
     path.write_text("runs = 5\n[planner]\nexploration = 3\nnum-simulations = 7\n")
-    experiment = from_toml(path, preset("tiger"))
+    experiment = from_toml(path, preset("tiger", kinds={"planner": "po-uct"}))
     assert experiment.runs == 5 and experiment.settings.planner.num_simulations == 7
     assert experiment.settings.planner.exploration == 3.0 and isinstance(
         experiment.settings.planner.exploration, float
