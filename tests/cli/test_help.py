@@ -90,7 +90,7 @@ def test_what_some_agents_are_set_by(agent, shown, not_shown, capsys):
 
 def test_help_is_short(capsys):
     assert len(told(capsys, "run", "--help").splitlines()) < 130
-    assert len(told(capsys, "run", "tiger", "--agent", "pomcp", "--help").splitlines()) < 90
+    assert len(told(capsys, "run", "tiger", "--agent", "pomcp", "--help").splitlines()) < 100
 
 
 def test_help_shows_the_defaults_that_hold(capsys):

@@ -25,7 +25,7 @@ def add(folder: Suite, path: Path, name: str, domains: tuple[str, ...]) -> list[
     if not path.is_file():
         raise UserError(f"There is no file {path}.")
     known = [short_name(domain) for domain in folder.read_request().chosen_domains]
-    rows = _checked(read_table(path), path, known, domains)
+    rows = _checked(read_table(path, words=("domain",)), path, known, domains)
     write_table(folder.path / "outside" / f"{name}.parquet", rows)
     return sorted({str(domain) for domain in rows["domain"]})
 
@@ -59,7 +59,7 @@ def outside(folder: Suite) -> dict[str, dict[str, dict[int, Arrays]]]:
     """By name, domain and seed."""
     found: dict[str, dict[str, dict[int, Arrays]]] = {}
     for path in sorted((folder.path / "outside").glob("*.parquet")):
-        rows = read_table(path)
+        rows = read_table(path, words=("domain",))
         for domain in sorted({str(x) for x in rows["domain"]}):
             for seed in np.unique(rows["seed"]).tolist():
                 here: Any = (rows["domain"] == domain) & (rows["seed"] == seed)

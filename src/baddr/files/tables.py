@@ -22,8 +22,8 @@ def write_table(path: Path, columns: Arrays) -> None:
     write(path, buffer.getvalue())
 
 
-def read_table(path: Path, columns: list[str] | None = None) -> Arrays:
-    """All columns, or some."""
+def read_table(path: Path, columns: list[str] | None = None, words: tuple[str, ...] = ()) -> Arrays:
+    """All columns, or some. They hold numbers, but for those that may hold words."""
     import pyarrow.parquet as pq
 
     try:
@@ -35,10 +35,10 @@ def read_table(path: Path, columns: list[str] | None = None) -> Arrays:
     except (OSError, ValueError, TypeError, KeyError, NotImplementedError, MemoryError) as error:
         reason = " ".join(str(error).split())[:200]
         raise StorageError(f"{path} cannot be read as Parquet: {reason}.") from error
-    return check_columns(found, path)
+    return check_columns(found, path, words)
 
 
-def check_columns(columns: Arrays, path: Path) -> Arrays:
+def check_columns(columns: Arrays, path: Path, words: tuple[str, ...] = ()) -> Arrays:
     """The columns, if they are those of episodes: numbers, and whole ones that say which run and episode."""
     for name in KEYS:
         if name not in columns:
@@ -49,7 +49,7 @@ def check_columns(columns: Arrays, path: Path) -> Arrays:
         if not whole or (len(keys) and not 0 <= keys.min() <= keys.max() < most):
             raise StorageError(f"{path} is no table of episodes: its column {name!r} does not count them.")
     for name, column in columns.items():
-        if column.dtype.kind not in "iufb":
+        if column.dtype.kind not in "iufb" and name not in words:
             raise StorageError(f"{path} is no table of episodes: its column {shown(name)} has no numbers.")
     return columns
 
