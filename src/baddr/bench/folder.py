@@ -17,6 +17,7 @@ from typing import Any
 from baddr.bench.suite import Part, Request, parts, refusal
 from baddr.domains.catalog import short_name
 from baddr.errors import UserError
+from baddr.files.machine import peak_memory
 from baddr.files.store import Folder
 from baddr.files.toml import merge, read_toml, to_toml
 from baddr.files.writing import write
@@ -139,16 +140,10 @@ def _compute(
         shutil.rmtree(here.path, ignore_errors=True)  # what a kill left before it started
         failures = runner.start(part.experiment, here, tell, **options)
     spent = manifest["parts"].get(part.name, {}).get("seconds", 0.0) + time.monotonic() - before
-    found = {"seconds": round(spent, 3), "memory_bytes": _memory(), "failures": len(failures)}
+    # The process's peak so far: an upper bound for the part that has just ended.
+    found = {"seconds": round(spent, 3), "memory_bytes": peak_memory(), "failures": len(failures)}
     manifest["parts"][part.name] = found
     folder.write_manifest(manifest)
-
-
-def _memory() -> int:
-    """The most that this process has had so far: an upper bound for the part that has just ended."""
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _solve(request: Request, folder: Suite, part: Part, domain: Any, progress: Progress, done: float) -> None:

@@ -1,6 +1,7 @@
 """What this machine has, and how it locks files: Linux, macOS and Windows differ. Needs no JAX."""
 
 import os
+import sys
 from typing import IO
 
 SOME_MEMORY = 8 << 30  # bytes, where the system does not say
@@ -19,6 +20,16 @@ def memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return SOME_MEMORY
+
+
+def peak_memory() -> int:
+    """Bytes that this process has held at most; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def lock(file: IO[str]) -> None:
