@@ -31,11 +31,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests that take minutes")
 
 
+# Files and tests that are left to `make slow`, so that the default tests end within their time.
+LATER = frozenset((Path(__file__).parent / "later.txt").read_text().split())
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--slow"):
         return
     for item in items:
-        if "slow" in item.keywords:
+        name = item.nodeid.partition("[")[0]
+        if "slow" in item.keywords or {name, name.partition("::")[0]} & LATER:
             item.add_marker(pytest.mark.skip(reason="takes minutes: --slow runs it"))
 
 

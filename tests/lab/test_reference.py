@@ -44,7 +44,7 @@ def test_plot_draws_it(finished, tmp_path, capsys) -> None:
 
 def test_bounds_that_are_apart_are_a_band() -> None:
     for bounds, lines, bands in (((1.0, 1.0), 1, 0), ((1.0, 3.0), 2, 1)):
-        _, axes = _figure()
+        _, (axes,) = _figure(1)
         axes.plot([0, 1], [0, 4])
         draw_optimum(axes, bounds)
         assert len(axes.lines) == 1 + lines and len(axes.patches) == bands

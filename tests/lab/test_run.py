@@ -63,7 +63,10 @@ def test_it_is_quiet_unless_it_is_asked(capsys):
 def test_a_domain_may_be_a_value(table):
     """The same truth and prior give the same rows as the name does; others do not."""
     known = set(catalog.DOMAINS)
-    sizes = SMALL | {"planner": baddr.PoUct(num_simulations=64), "filter": baddr.Importance(num_particles=64)}
+    sizes = SMALL | {
+        "planner": baddr.PoUct(num_simulations=64),
+        "filter": baddr.Importance(num_particles=64, rejuvenate=True),
+    }
     del sizes["planner.num_simulations"], sizes["filter.num_particles"]
     by_value = lambda domain: baddr.run(domain, "ba-pomcp", runs=2, episodes=3, seed=5, **sizes)
     assert same(by_value(tiger.make_domain()), table)
