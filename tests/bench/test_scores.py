@@ -131,7 +131,7 @@ def test_the_scoreboard_and_an_outside_agent(suite, tmp_path):
 @pytest.mark.parametrize(
     ("columns", "domains", "sentence"),
     [
-        ({"run": [0]}, (), "no column episode"),
+        ({"run": [0]}, (), "no column 'episode'"),
         (flat(1.0, 1, 1), (), "no column domain"),
         (flat(1.0, 1, 1), ("t-maze",), "is about t-maze"),
         (flat(np.nan, 1, 1), ("tiger",), "finite numbers"),

@@ -109,7 +109,7 @@ def parts(request: Request) -> Iterator[Part]:
 
 def trainings(request: Request, agent: str) -> int:
     """Agents that train networks have several trainings, each with a share of the runs."""
-    return 1 if agent_class(agent).variant in ("", EXACT) else request.size.trainings
+    return 1 if agent_class(agent).variant in ("", "counts", EXACT) else request.size.trainings
 
 
 def experiment(request: Request, domain: str, agent: str, seed: int) -> AnyExperiment:
