@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if "slow" in item.keywords or {name, name.partition("::")[0]} & LATER:
+        if "slow" in item.keywords or {item.nodeid, name, name.partition("::")[0]} & LATER:
             item.add_marker(pytest.mark.skip(reason="takes minutes: --slow runs it"))
 
 
