@@ -31,7 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests that take minutes")
 
 
-# Files and tests that are left to `make slow`, so that the default tests end within their time.
+# Files and tests that nobody has seen pass since the branches of 0.2.0 were merged; one is known to fail
+# (test_reproduce.py::test_what_figure_a_draws). `make slow` runs them. The list is to become empty.
 LATER = frozenset((Path(__file__).parent / "later.txt").read_text().split())
 
 
@@ -41,7 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         name = item.nodeid.partition("[")[0]
         if "slow" in item.keywords or {item.nodeid, name, name.partition("::")[0]} & LATER:
-            item.add_marker(pytest.mark.skip(reason="takes minutes: --slow runs it"))
+            item.add_marker(pytest.mark.skip(reason="takes minutes, or is in later.txt: --slow runs it"))
 
 
 # Each compiled program takes some of a process's memory maps, of which Linux allows 65,530. XLA crashes when
