@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 .PHONY: run test slow golden matrix check docs bench mutants faults clean
 
-# Many runs with few particles: what is learned can be seen in a minute and a half on two cores.
+# Many runs with few particles: what is learned can be seen in two minutes on two cores.
 run: .venv/installed
 	$(BIN)/baddr run tiger --runs 128 --episodes 24 --filter.num-particles 256 --filter.resample-below 32 \
 	  --planner.num-particles 128 --reference all
