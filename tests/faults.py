@@ -1,12 +1,14 @@
 """A fault campaign: whatever dies, breaks or is edited, what a run leaves is the same, or it is refused.
 
-    make faults                                           # all of it: about 15 minutes on an idle machine
-    python tests/faults.py --kills 4 --damages 20 --edits 10 --losses 0     # a small part
+    make faults                                           # all of it: about half an hour on an idle machine
+    python tests/faults.py --kills 8 --of run sweep --damages 20 --edits 10 --full 0 --losses 0     # a part
+    python tests/faults.py --kills 0 --damages 0 --edits 0 --full 0 --losses 20 --seed 3
 
-Kills are `kill -9` at random moments of run, resume and sweep; damages change or cut bytes of any file of a
-folder; edits change what its files say; full disks fail a write; losses kill a worker of a Ray cluster. After
-each the experiment is resumed. It survived where its table is, bit for bit, that of an undisturbed run. It
-was refused where a sentence says why, with exit code 2. All else is wrong. Not a part of the default tests.
+Kills are `kill -9` at random moments of run, resume, sweep, reproduce and suite; damages change or cut bytes
+of any file of a folder; edits change what its files say; full disks fail a write; losses kill a worker or a
+node of a Ray cluster, or its head. After each the experiment is resumed. It survived where its tables are,
+bit for bit, those of an undisturbed run. It was refused where a sentence says why, with exit code 2: nobody
+but who damages or edits a file may cause that. All else is wrong. Not a part of the default tests.
 """
 
 import argparse
@@ -14,31 +16,104 @@ import contextlib
 import errno
 import io
 import json
+import multiprocessing
 import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-CODE = "import sys; from baddr.lab import runner; from baddr.cli import main\n"
-CODE += "runner.SECONDS_BETWEEN_CHECKPOINTS = 0\nmain(sys.argv[1:])"
-RUN = ["run", "tiger", "--agent", "random", "--filter.num-particles", "8", "--runs", "5", "--episodes", "60"]
-RUN += ["--chunk-size", "2", "--keep-beliefs", "yes", "--track", "jsonl"]
-SWEEP = ["sweep", *RUN[1:-2], "--over", "domain.accuracy=0.7,0.9"]
+os.environ.setdefault("MPLBACKEND", "agg")
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE / "lab")]
+
+BASE = ["tiger", "--agent", "random", "--filter.num-particles", "8", "--runs", "5", "--chunk-size", "2"]
+BASE += ["--keep-beliefs", "yes"]
+RUN = ["run", *BASE, "--episodes", "60", "--track", "jsonl"]
+COMMANDS = {
+    "run": RUN,
+    "sweep": ["sweep", *BASE, "--episodes", "20", "--over", "domain.accuracy=0.7,0.9"],
+    "reproduce": ["reproduce", "toy"],
+    "suite": ["suite", "--agents", "random", "--domains", "tiger", "--runs", "2", "--episodes", "10"],
+}
+LONG = ["run", *BASE, "--episodes", "2000"]  # for a cluster, which is told of more than one step at a time
+STARTED = ("config.toml", "reproduce.toml", "suite.toml")  # there is something to resume
 MOST_RESUMES = 5
+SECONDS = 240  # that a command may take
 Outcome = str  # survived, refused or wrong
 
 
-def start(*arguments: object) -> subprocess.Popen:
-    command = [sys.executable, "-c", CODE, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+# Commands, here and in other processes.
+
+
+def prepare() -> None:
+    """A checkpoint whenever there may be one; a figure and a suite that take a moment."""
+    from test_reproduce import TOY, toy_curves
+
+    from baddr.bench import suite
+    from baddr.lab import runner
+    from baddr.paper.figures import FIGURES
+
+    real = vars(suite).get("_real_preset", suite.preset)
+
+    def preset(domain: str, agent: str) -> Any:
+        found = real(domain, agent)
+        small = {"planner": {"num_simulations": 16}, "filter": {"num_particles": 8}}
+        groups = {name: group for name, group in found.settings.groups().items() if name in small}
+        for name, group in groups.items():
+            values = {key: value for key, value in small[name].items() if hasattr(group, key)}
+            groups[name] = replace(group, **values)
+        return found.changed(**groups)
+
+    suite.__dict__.update(_real_preset=real, preset=preset)
+    suite.SIZES["quick"] = suite.SIZES["quick"]._replace(solve_seconds=0.2)
+    runner.SECONDS_BETWEEN_CHECKPOINTS = 0
+    shorter = lambda c: replace(c, experiment=replace(c.experiment, episodes=min(c.experiment.episodes, 30)))
+    FIGURES["toy"] = replace(TOY, curves=lambda sizes: tuple(map(shorter, toy_curves(sizes))))
+
+
+def without_pictures() -> None:
+    """Here they take most of the time; processes that are killed draw them."""
+    from baddr.lab import plots
+
+    for name in ("plot_run", "plot_belief", "plot_histograms", "plot_curves"):
+        setattr(plots, name, lambda *_, **__: None)
+
+
+def child(arguments: list[str], errors: str) -> None:
+    """In a process of its own: the command line."""
+    with open(errors, "w") as file:
+        os.dup2(file.fileno(), 2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.setpgid(0, 0)
+    prepare()
+    from baddr.cli import main
+
+    main(arguments)
+
+
+def start(errors: Path, *arguments: object) -> Any:
+    """A process that has all modules, and has started nothing else."""
+    context = multiprocessing.get_context("forkserver")
+    modules = [
+        "test_reproduce",
+        "baddr.lab.runner",
+        "baddr.bench.folder",
+        "baddr.paper.reproduce",
+        "baddr.cli",
+    ]
+    context.set_forkserver_preload([*modules, "baddr.cli", "baddr.cli.run", "baddr.lab.plots"])
+    process = context.Process(target=child, args=([*map(str, arguments)], str(errors)))
+    process.start()
+    return process
 
 
 def within(*arguments: object) -> tuple[int, str]:
@@ -51,6 +126,8 @@ def within(*arguments: object) -> tuple[int, str]:
             main([str(a) for a in arguments])
         except SystemExit as exit:
             return int(exit.code or 0), said.getvalue()
+        except BaseException as error:
+            return 1, f"{said.getvalue()}{type(error).__name__}: {error}"
     return 0, said.getvalue()
 
 
@@ -64,53 +141,64 @@ def judged(folder: Path, whole: dict[str, bytes], code: int, said: str) -> Outco
     lines = [line for line in said.splitlines() if line.startswith("baddr: ") and "warning" not in line]
     if code == 2 and len(lines) == 1 and len(lines[0]) <= 540:
         return "refused"
-    print(f"WRONG: {folder}: exit code {code}: {said[-500:]}", flush=True)
+    same = "the same tables" if tables(folder) == whole else "other tables"
+    print(f"WRONG: {folder}: exit code {code}, {same}: {said[-500:]}", flush=True)
+    return "wrong"
+
+
+def unresumable(folder: Path, outcome: Outcome, said: str) -> Outcome:
+    """After what nobody did to the files, a refusal is wrong, too."""
+    if outcome != "refused":
+        return outcome
+    print(f"UNRESUMABLE: {folder}: {said[-500:]}", flush=True)
     return "wrong"
 
 
 # Kills.
 
 
+def again(folder: Path, begin: list[str]) -> list[object]:
+    """What a user types next: the same, or resume."""
+    begun = begin[0] != "sweep" and any((folder / name).exists() for name in STARTED)
+    return ["resume", folder] if begun else [*begin, "--out", folder]
+
+
 def finish(folder: Path, begin: list[str]) -> tuple[int, str]:
     """Start again or resume, as a user would, until it ends."""
     code, said = 0, ""
     for _ in range(MOST_RESUMES):
-        again = begin[0] == "sweep" or not (folder / "config.toml").exists()
-        code, said = within(*begin, "--out", folder) if again else within("resume", folder)
+        code, said = within(*again(folder, begin))
         if code == 0:
             break
     return code, said
 
 
-def kill(folder: Path, begin: list[str], moments: random.Random, whole: dict[str, bytes]) -> Outcome:
-    """One to three kills in a row of one experiment, then it is finished."""
-    for _ in range(moments.randint(1, 3)):
-        again = begin[0] == "sweep" or not (folder / "config.toml").exists()
-        process = start(*begin, "--out", folder) if again else start("resume", folder)
-        if moments.random() < 0.8:  # not before it has done something new
-            before = checkpoints(folder)
-            while checkpoints(folder) == before and process.poll() is None:
-                time.sleep(0.01)
-        time.sleep(moments.uniform(0, 0.5))
+def kill(folder: Path, name: str, chance: random.Random, whole: "Whole") -> tuple[Outcome, int]:
+    """One to three kills in a row of one experiment, then it is finished; and how many kills there were."""
+    begin, kills = COMMANDS[name], 0
+    for _ in range(chance.randint(1, 3)):
+        process = start(folder.with_suffix(".err"), *again(folder, begin))
+        process.join(chance.uniform(0, 0.9 * whole.seconds[name]))
+        ended = not process.is_alive()
         process.kill()
-        process.communicate()
-    return judged(folder, whole, *finish(folder, begin))
+        process.join()
+        if ended:
+            break
+        kills += 1
+    code, said = finish(folder, begin)
+    return unresumable(folder, judged(folder, whole.tables[name], code, said), said), kills
 
 
-def checkpoints(folder: Path) -> set[str]:
-    return {str(path) for path in folder.rglob("*.ckpt")}
-
-
-# Damage, edits, a full disk: to a copy of an experiment that was stopped half-way.
+# Damage, edits, a full disk: to a copy of an experiment that was stopped half-way, or that has ended.
 
 
 def stopped(folder: Path) -> None:
     """An experiment that was killed in the middle."""
-    process = start(*RUN, "--out", folder)
-    while len(list(folder.glob("checkpoints/*/*.ckpt"))) < 3 and process.poll() is None:
+    process = start(folder.with_suffix(".err"), *RUN, "--out", folder)
+    while len(list(folder.glob("checkpoints/*/*.ckpt"))) < 3 and process.is_alive():
         time.sleep(0.01)
     process.kill()
-    process.communicate()
+    process.join()
 
 
 def damage(folder: Path, chance: random.Random) -> str:
@@ -186,107 +274,212 @@ def full_disk(n: int):
         os.fsync = real
 
 
-def resumed(folder: Path, whole: dict[str, bytes]) -> Outcome:
-    return judged(folder, whole, *within("resume", folder))
+def read(folder: Path, whole: dict[str, bytes]) -> str:
+    """What is wrong with what the folder's readers see: nothing, where they see the rows or are refused."""
+    import numpy as np
+
+    from baddr import load_results
+    from baddr.errors import StorageError, UserError
+    from baddr.files.tables import read_table
+
+    for name in whole:
+        with contextlib.suppress(UserError, StorageError), tempfile.TemporaryDirectory() as there:
+            (Path(there) / "whole").write_bytes(whole[name])
+            truth = read_table(Path(there) / "whole")
+            rows = load_results((folder / name).parent)
+            known = {(r, e): i for i, (r, e) in enumerate(zip(truth["run"], truth["episode"], strict=True))}
+            keys = zip(rows["run"], rows["episode"], strict=True)
+            places = [known.get((run, episode), -1) for run, episode in keys]
+            if -1 in places or any(not np.array_equal(rows[c], truth[c][places]) for c in rows):
+                return f"{name} is read as other rows"
+    return ""
+
+
+def resumed(folder: Path, name: str, whole: "Whole") -> Outcome:
+    """The folder is read, then resumed."""
+    if wrong := read(folder, whole.tables[name]):
+        print(f"WRONG: {folder}: {wrong}", flush=True)
+        return "wrong"
+    again = COMMANDS[name] + ["--out", str(folder)] if name == "sweep" else ["resume", str(folder)]
+    return judged(folder, whole.tables[name], *within(*again))
 
 
 # Losses.
 
 
-def descendants(pid: int) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            words = path.read_text().rpartition(")")[2].split()
-            if int(words[1]) == pid:
-                found += [int(path.parent.name), *descendants(int(path.parent.name))]
-    return found
+@contextlib.contextmanager
+def clusters() -> Iterator[Callable[[], Any]]:
+    """Gives a cluster of a head and two nodes, the same one for as long as it has not lost its head."""
+    from test_engine import running  # pyright: ignore[reportMissingImports]
+
+    with contextlib.ExitStack() as stack:
+        held: list[Any] = []
+
+        def cluster() -> Any:
+            if not held or held[0].nodes[0].poll() is not None:
+                stack.close()
+                held[:] = [stack.enter_context(running())]
+            for i, node in enumerate(held[0].nodes):
+                if node.poll() is not None:
+                    del held[0].nodes[i]
+                    held[0]._add("--address", held[0].address, "--num-cpus", "1")
+            return held[0]
+
+        yield cluster
 
 
-def lose(folder: Path, whole: dict[str, bytes], chance: random.Random) -> Outcome:
-    """Kill a worker of the experiment's own Ray cluster, then let it end, or resume it."""
-    process = start(*RUN, "--engine", "ray", "--out", folder)
-    deadline = time.monotonic() + 120
-    while not checkpoints(folder) and process.poll() is None and time.monotonic() < deadline:
+def lose(folder: Path, whole: "Whole", chance: random.Random, cluster: Any) -> Outcome:
+    """Kill a worker, a node or the head of a Ray cluster, then let it end, or resume it without Ray."""
+    what = chance.choice(["worker", "worker", "worker", "node", "node", "head"])
+    process = cluster.run(*LONG, "--out", folder)
+    deadline = time.monotonic() + SECONDS
+    ready = lambda: list(folder.rglob("*.ckpt")) and (cluster.workers(1) or cluster.workers(2))
+    while not ready() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    workers = [pid for pid in descendants(process.pid) if b"ray::Worker" in _command(pid)]
-    if workers:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(chance.choice(workers), signal.SIGKILL)
-    _, said = process.communicate(timeout=300)
-    if process.returncode == 0:
-        return judged(folder, whole, 0, said)
-    return judged(folder, whole, *finish(folder, RUN))
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    time.sleep(chance.uniform(0, 1))
+    hit = process.poll() is None
+    if what == "worker":
+        for pid in (cluster.workers(1) + cluster.workers(2))[:1]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    else:
+        cluster.kill(0 if what == "head" else 2)
+    _, said = process.communicate(timeout=SECONDS)
+    print(f"  lost a {what}{'' if hit else ' too late'}: exit code {process.returncode}", flush=True)
+    if process.returncode != 0:
+        if what != "head":
+            print(f"WRONG: {folder}: {said[-500:]}")
+            return "wrong"
+        code, said = finish(folder, LONG)
+        return unresumable(folder, judged(folder, whole.tables["long"], code, said), said)
+    return judged(folder, whole.tables["long"], 0, said)
 
 
 # The campaign.
 
 
-def campaign(options: argparse.Namespace, root: Path) -> dict[str, Counter]:
-    chance, found = random.Random(options.seed), {}
-    for name, begin in (("run", RUN), ("sweep", SWEEP)):
-        assert within(*begin, "--out", root / f"whole-{name}")[0] == 0
-    assert within(*RUN, "--seed", "1", "--out", root / "other")[0] == 0
-    whole = {name: tables(root / f"whole-{name}") for name in ("run", "sweep")}
-    stopped(root / "stopped")
+class Whole:
+    """What undisturbed commands leave, and the seconds that they take in a process of their own."""
 
-    def trials(kind: str, number: int, trial: Callable[[Path], Outcome]) -> None:
-        counts = found.setdefault(kind, Counter())
+    def __init__(self, root: Path, options: argparse.Namespace):
+        self.root, self.tables, self.seconds = root, {}, {}
+        start(root / "err", "--version").join()  # what all others are forked from has then started
+        for name in dict.fromkeys(["run", *(options.of if options.kills or options.damages else [])]):
+            said = within(*COMMANDS[name], "--out", root / name)
+            assert said[0] == 0, said
+            self.tables[name] = tables(root / name)
+            if options.kills:
+                self.seconds[name] = min(self._timed(name, i) for i in range(2))  # the first fills the cache
+                print(f"{name} takes {self.seconds[name]:.1f} s", flush=True)
+        assert within(*RUN, "--seed", "1", "--out", root / "other")[0] == 0
+        if options.losses:
+            assert within(*LONG, "--out", root / "long")[0] == 0
+            self.tables["long"] = tables(root / "long")
+        stopped(root / "stopped")
+
+    def _timed(self, name: str, i: int) -> float:
+        started = time.monotonic()
+        start(self.root / "err", *COMMANDS[name], "--out", self.root / f"{name}-{i}").join()
+        return time.monotonic() - started
+
+    def copied(self, folder: Path, chance: random.Random) -> str:
+        """A folder to break: of an experiment that was stopped, mostly, or of a command that has ended."""
+        name = chance.choice(["run"] * 5 + [*self.tables]) if len(self.tables) > 2 else "run"
+        name = name if name in COMMANDS else "run"
+        was = self.root / ("stopped" if name == "run" and chance.random() < 0.7 else name)
+        shutil.copytree(was, folder)
+        return name
+
+
+class Campaign:
+    def __init__(self, root: Path, options: argparse.Namespace):
+        self.root, self.chance, self.found = root, random.Random(options.seed), dict[str, Counter]()
+        self.whole = Whole(root, options)
+
+    def trials(self, kind: str, number: int, trial: Callable[[Path], Outcome]) -> None:
+        counts = self.found.setdefault(kind, Counter())
         for i in range(number):
-            folder = root / f"{kind}-{i}"
+            folder = self.root / f"{kind.replace(' ', '-')}-{i}"
             counts[trial(folder)] += 1
             counts["tried"] += 1
             shutil.rmtree(folder, ignore_errors=True)
-        print(line(kind, counts), flush=True)
+            if i % 20 == 19:
+                print(line(kind, counts), flush=True)
+        if number:
+            print(line(kind, counts), flush=True)
 
-    def on_a_copy(change: Callable[[Path], object]) -> Callable[[Path], Outcome]:
+    def kills(self, name: str, number: int) -> None:
+        """Trials with so many kills in all."""
+        counts = self.found.setdefault(f"kills of {name}", Counter())
+        while counts["kills"] < number:
+            folder = self.root / f"kills-of-{name}-{counts['tried']}"
+            outcome, kills = kill(folder, name, self.chance, self.whole)
+            counts.update({outcome: 1, "tried": 1, "kills": kills})
+            shutil.rmtree(folder, ignore_errors=True)
+            if number and counts["tried"] % 5 == 0:
+                print(line(f"kills of {name}", counts), flush=True)
+        if number:
+            print(line(f"kills of {name}", counts), flush=True)
+
+    def broken(self, change: Callable[[Path], object]) -> Callable[[Path], Outcome]:
         def trial(folder: Path) -> Outcome:
-            shutil.copytree(root / "stopped", folder)
+            name = self.whole.copied(folder, self.chance)
             what = change(folder)
-            outcome = resumed(folder, whole["run"])
+            outcome = resumed(folder, name, self.whole)
             if outcome == "wrong":
-                print(f"  after: {what}", flush=True)
+                print(f"  after: {what} in a folder of {name}", flush=True)
             return outcome
 
         return trial
 
-    def full(folder: Path) -> Outcome:
-        shutil.copytree(root / "stopped", folder)
-        with full_disk(chance.randint(1, 20)):
-            within("resume", folder)
-        return resumed(folder, whole["run"])
+    def edited(self, folder: Path) -> Outcome:
+        shutil.copytree(self.root / "stopped", folder)
+        what = edit(folder, self.chance, self.root / "other")
+        outcome = resumed(folder, "run", self.whole)
+        if outcome == "wrong":
+            print(f"  after: {what}", flush=True)
+        return outcome
 
-    trials("kills of run", options.kills - options.kills // 4, lambda f: kill(f, RUN, chance, whole["run"]))
-    trials("kills of sweep", options.kills // 4, lambda f: kill(f, SWEEP, chance, whole["sweep"]))
-    trials("damages", options.damages, on_a_copy(lambda f: damage(f, chance)))
-    trials("edits", options.edits, on_a_copy(lambda f: edit(f, chance, root / "other")))
-    trials("full disks", options.full, full)
-    trials("losses", options.losses, lambda f: lose(f, whole["run"], chance))
-    return found
+    def full(self, folder: Path) -> Outcome:
+        shutil.copytree(self.root / "stopped", folder)
+        with full_disk(self.chance.randint(1, 40)):
+            within("resume", folder)
+        outcome = resumed(folder, "run", self.whole)
+        return unresumable(folder, outcome, "after a full disk")
+
+    def __call__(self, options: argparse.Namespace) -> dict[str, Counter]:
+        share = options.kills // (len(options.of) + 1)  # of the first, which includes resume, twice as many
+        for i, name in enumerate(options.of if options.kills else []):
+            self.kills(name, share if i else options.kills - (len(options.of) - 1) * share)
+        self.trials("damages", options.damages, self.broken(lambda f: damage(f, self.chance)))
+        self.trials("edits", options.edits, self.edited)
+        self.trials("full disks", options.full, self.full)
+        if options.losses:
+            with clusters() as cluster:
+                trial = lambda f: lose(f, self.whole, self.chance, cluster())
+                self.trials("losses", options.losses, trial)
+        return self.found
 
 
 def line(kind: str, counts: Counter) -> str:
-    return f"{kind:16s}" + "".join(
-        f"{counts[what]:6d} {what}" for what in ("tried", "survived", "refused", "wrong")
-    )
+    kills = f"  ({counts['kills']} kills)" if counts["kills"] else ""
+    columns = (f"{counts[what]:6d} {what}" for what in ("tried", "survived", "refused", "wrong"))
+    return f"{kind:20s}{''.join(columns)}{kills}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     for name, number in {"kills": 200, "damages": 200, "edits": 120, "full": 40, "losses": 20}.items():
         parser.add_argument(f"--{name}", type=int, default=number)
+    parser.add_argument("--of", nargs="+", choices=COMMANDS, default=[*COMMANDS], help="commands")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="baddr-faults-") as root:
+    with tempfile.TemporaryDirectory(prefix="baddr-faults-", ignore_cleanup_errors=True) as root:
         os.environ.setdefault("BADDR_CACHE", str(Path(root) / "cache"))
-        found = campaign(options, Path(root))
+        os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])
+        prepare()
+        without_pictures()
+        found = Campaign(Path(root), options)(options)
     total = sum(found.values(), Counter())
     print(line("all", total))
     sys.exit(1 if total["wrong"] else 0)

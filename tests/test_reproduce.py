@@ -271,9 +271,9 @@ def test_what_figure_a_draws():
     (panel,) = pictures.panels(FIGURES["a"], QUICK, data)
     assert panel.xlabel == "episode (each point: the mean of 8)" and panel.scale == "linear"
     labels = ["BADDr, 8 networks (24 runs, 6 ensembles)", "BA-POMCP (4 runs)", "FBA-POMCP (4 runs)"]
-    labels += ["BADDr with the belief tree (ours) (24 runs, 6 ensembles)"]
+    labels += ["BADDr with the belief tree (ours) (24 runs, 6 ensembles)", "latent (ours) (4 runs)"]
     assert [series.label for series in panel.series] == labels
-    ours, tables, _, tree = panel.series
+    ours, tables, _, tree, latent = panel.series
     assert list(ours.x) == [8, 16, 24, 32, 40]
     assert ours.y == pytest.approx(0.25 + np.arange(3.5, 40, 8) / 100)  # ensembles add 0, .1, ... .5
     assert np.all(ours.low < ours.y) and np.all(ours.high > ours.y)
@@ -281,8 +281,8 @@ def test_what_figure_a_draws():
     assert tables.low == pytest.approx(tables.y), "equal runs leave no doubt"
     (bound,) = panel.bounds
     assert bound.label == "POMCP, true model" and bound.estimate.value == pytest.approx(3 + 19 / 200)
-    assert ours.style[0] == "#0072B2" and len({series.style for series in panel.series}) == 4
-    assert tree.style[1] != ours.style[1], "what is not the paper's has another line"
+    assert ours.style[0] == "#0072B2" and len({series.style for series in panel.series}) == 5
+    assert ours.style[1] not in (tree.style[1], latent.style[1]), "what is not the paper's has another line"
 
 
 def test_what_the_other_figures_draw():

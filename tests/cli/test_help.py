@@ -90,7 +90,16 @@ def test_what_some_agents_are_set_by(agent, shown, not_shown, capsys):
 
 def test_help_is_short(capsys):
     assert len(told(capsys, "run", "--help").splitlines()) < 130
-    assert len(told(capsys, "run", "tiger", "--agent", "pomcp", "--help").splitlines()) < 100
+    assert len(told(capsys, "run", "tiger", "--agent", "pomcp", "--help").splitlines()) < 90
+
+
+def test_help_leaves_out_what_the_agent_cannot_use(capsys):
+    counts, truth = (
+        told(capsys, "run", "tiger", "--agent", name, "--help") for name in ("ba-pomcp", "pomcp")
+    )
+    for flag in ("--filter.rejuvenate", "--filter.history", "--filter.weight-after-update", "learn-terminal"):
+        assert flag in counts and flag not in truth
+    assert "--filter.rejuvenate" in told(capsys, "run", "tiger", "--agent", "pomcp", "--help-all")
 
 
 def test_help_shows_the_defaults_that_hold(capsys):

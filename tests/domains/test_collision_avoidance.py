@@ -295,6 +295,8 @@ def test_describe_gives_the_mean_policy():
     belief = Particles(AugmentedState(s, jnp.asarray(moves)), jnp.log(jnp.asarray(w)))
     model = jax.jit(lambda key, belief: DOMAIN.describe(key, Policies(), belief))(prng.key(0), belief)
     np.testing.assert_allclose(model["obstacle_mean"], w @ moves, rtol=1e-5)
+    variance = w @ (moves - w @ moves) ** 2
+    np.testing.assert_allclose(model["obstacle_std"], np.sqrt(variance), rtol=1e-4)
 
 
 def test_the_policy_is_read_from_networks():

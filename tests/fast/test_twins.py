@@ -30,6 +30,7 @@ from baddr.fast.search import FastSearch, fast_search
 from baddr.planners.tree_search import TreeSearch
 from baddr.planners.uniform import Uniform
 from baddr.posteriors import Dirichlet, Dropout, Factored, Frozen, Known, Latent, Partial
+from baddr.posteriors.mixture import Mixture
 from baddr.posteriors.settings import LatentSettings, Network
 
 CLOSE = dict(rtol=1e-4, atol=2e-6)
@@ -60,6 +61,7 @@ def problems():
         "latent": untrained_latent(LatentSettings(dimensions=3, hidden=6), TIGER),
         "latent, expected": untrained_latent(LatentSettings(hidden=6, model="expected"), TIGER),
         "latent, O alike": untrained_latent(LatentSettings(hidden=6, learn_observation=False), TIGER),
+        "mixture": Mixture((untrained_latent(LatentSettings(hidden=6), TIGER), networks()), (0.6, 0.4)),
         "partial, T learned": Partial(networks("T"), truth),
         "partial, O learned": Partial(Frozen(Dirichlet(*counts)), networks("O")),
     }
@@ -83,6 +85,7 @@ NAMES = [
     "latent",
     "latent, expected",
     "latent, O alike",
+    "mixture",
     "partial, T learned",
     "partial, O learned",
 ]
@@ -102,7 +105,7 @@ def twins(name: str) -> tuple[GBAPOMDP, GBAPOMDP]:
 
 def test_every_family_is_among_them():
     families = {type(posterior) for _, posterior in problems().values()}
-    assert families == {Known, Dirichlet, Factored, Dropout, Latent, Frozen, Partial}
+    assert families == {Known, Dirichlet, Factored, Dropout, Latent, Mixture, Frozen, Partial}
     assert set(NAMES) == set(problems())
 
 

@@ -13,10 +13,12 @@ def test_the_columns_of_an_experiment_have_their_kinds():
     names = list(no_rows(Work(experiment, life)))
     assert columns.of_kind(names, "key") == ["run", "episode"]
     assert columns.of_kind(names, "outcome") == ["return", "discounted_return", "length"]
-    assert columns.of_kind(names, "diagnostic") == list(Tally._fields[2:])
+    diagnostics = [*Tally._fields[2:], "distinct_ancestors", "accuracy_seen_0", "accuracy_seen_1"]
+    assert columns.of_kind(names, "diagnostic") == diagnostics
     believed = ["accuracy_mean_0", "accuracy_mean_1", "accuracy_std_0", "accuracy_std_1"]
     assert columns.of_kind(names, "belief") == believed
-    assert columns.means(names) == believed[:2]
+    assert columns.means(names) == believed[:2] and columns.stems(names) == ["accuracy"]
+    assert columns.entries(names, "accuracy", columns.STD) == believed[2:]
     assert set(columns.numbers(names)) == set(names) - {"run", "episode"} - set(
         columns.of_kind(names, "histogram")
     )

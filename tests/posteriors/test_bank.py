@@ -9,7 +9,7 @@ import pytest
 
 from baddr import exact, prng
 from baddr.agents.members import refuse_large, with_reach
-from baddr.core.agent import Agent, Outcome, learn, step_keys
+from baddr.core.agent import Agent, Outcome, Remembered, learn, step_keys
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
@@ -148,7 +148,9 @@ def test_after_the_last_step_of_an_episode_members_keep_the_weights_of_all_state
     keys = step_keys(prng.key(0), jnp.int32(0), jnp.int32(0))
     for last in (True, False):
         given = keys, outcome, jnp.array(last), jnp.array(True), ()
-        (found, _), _ = jax.jit(lambda belief, *given: learn(agent, (belief, ()), *given))(before, *given)
+        (found, _), _ = jax.jit(lambda belief, *given: learn(agent, (belief, Remembered()), *given))(
+            before, *given
+        )
         wanted, _ = update(before, a, o, jnp.array(True), jnp.array(True))
         wanted = EXACT.next_episode(prng.key(0), GBA, wanted) if last else wanted
         assert np.allclose(np.exp(table_of(found)), np.exp(table_of(wanted)), atol=1e-6)

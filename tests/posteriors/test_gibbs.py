@@ -11,10 +11,10 @@ import pytest
 
 from baddr import exact, prng
 from baddr.core.gba_pomdp import AugmentedState
-from baddr.core.rejuvenation import remember
 from baddr.domains import tiger
 from baddr.posteriors import Counts, Dirichlet
 from baddr.posteriors.gibbs import GibbsCounts, gibbs_counts
+from baddr.posteriors.memory import remember
 
 LISTEN, NULL = tiger.LISTEN, tiger.NULL
 DOMAIN = tiger.make_domain()

@@ -11,10 +11,10 @@ import pytest
 
 from baddr import prng
 from baddr.core.gba_pomdp import AugmentedState
-from baddr.core.rejuvenation import remember
 from baddr.domains import factored_tiger
 from baddr.posteriors import Factored, FactoredCounts
 from baddr.posteriors.gibbs_factored import GibbsFactored, gibbs_factored
+from baddr.posteriors.memory import remember
 
 LISTEN = 2
 HEARD = ((0, 0, 1), (1, 1, 1, 1), (0, 1, 0))  # while listening; the state stays as it is in an episode

@@ -163,3 +163,15 @@ def test_settings_are_checked():
     wrong = LatentSettings(dimensions=0, hidden=0, layers=1, simulators=1, beta=0.0)
     assert len(wrong.problems()) == 5
     assert len(LatentSettings(learn_transition=False, learn_observation=False).problems()) == 1
+
+
+def test_the_spread_of_z_is_that_of_the_mixture():
+    """By the law of total variance, in numpy."""
+    from baddr.posteriors.moments import latent_moments
+
+    rng = np.random.default_rng(0)
+    mean, factor, w = rng.normal(size=(5, 3)), rng.normal(size=(5, 3, 3)), rng.dirichlet(np.ones(5))
+    found = latent_moments(Gaussian(jnp.asarray(mean), jnp.asarray(factor)), jnp.asarray(w))
+    covariance = np.einsum("n,nij,nkj->ik", w, factor, factor) + np.cov(mean.T, aweights=w, ddof=0)
+    np.testing.assert_allclose(found[0], w @ mean, rtol=1e-5)
+    np.testing.assert_allclose(found[1], np.sqrt(np.diag(covariance)), rtol=1e-5)

@@ -13,9 +13,14 @@ class BaPomcp(Bayesian, Generic[P, F]):
     about: ClassVar[str] = "tabular Dirichlet counts, PO-UCT with the expected model of the root particle"
     variant: ClassVar[str] = "counts"
     needs: ClassVar[str | None] = "counts"
+    moves: ClassVar[bool] = True
 
     planner: P = field(default_factory=PoUct)  # type: ignore[assignment]
     filter: F = field(default_factory=Importance)  # type: ignore[assignment]
+
+    @property
+    def tells_spread(self) -> bool:
+        return False
 
     def prior(self, request: Request) -> Prior:
         from baddr.agents.needs import lacks

@@ -15,6 +15,7 @@ class Bank(Bayesian, Generic[P, F]):
     variant: ClassVar[str] = "bank"
     needs: ClassVar[str | None] = "sample_simulator"
     shares: ClassVar[bool] = True
+    moves: ClassVar[bool] = True
 
     planner: P = field(default_factory=PoUct)  # type: ignore[assignment]
     filter: F = field(default_factory=Importance)  # type: ignore[assignment]

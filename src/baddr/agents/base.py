@@ -63,6 +63,7 @@ class AgentSettings(ABC):
     needs: ClassVar[str | None] = None  # the member of a Domain that it cannot do without
     shares: ClassVar[bool] = False  # its beliefs are about what all runs of a seed share: members, a network
     learns: ClassVar[bool] = True  # it keeps what it learns: a result can be another one's --prior
+    moves: ClassVar[bool] = False  # --filter.rejuvenate has moves for its posterior
 
     @abstractmethod
     def build(self, request: Request) -> Built:
@@ -71,6 +72,12 @@ class AgentSettings(ABC):
     @abstractmethod
     def seconds_per_step(self, platform: str) -> float:
         """About what a real step of a run takes, for an estimate."""
+
+    @property
+    def tells_spread(self) -> bool:
+        """Whether NAME_std of its beliefs holds all that they do not know: expected models leave out what a
+        particle itself does not know."""
+        return True
 
     def groups(self) -> dict[str, Any]:
         """The groups of settings, by name."""
@@ -116,9 +123,10 @@ def bayesian(request: Request, prior: Prior, groups: Mapping[str, Any], planner:
         from baddr.agents.check import refuse_malformed
 
         refuse_malformed(groups, gba, filter, planner)
-    describe = describe and described(describe, prior.like)
+    describe = described(describe, prior.like)
     moves = rejuvenation(domain, prior.like, filter)
-    agent = fast_agent(Agent(gba, filter, planner or _uniform(), describe, request.trace, moves))
+    shows = domain.shows if domain.describe and describe else None
+    agent = fast_agent(Agent(gba, filter, planner or _uniform(), describe, request.trace, moves, shows))
 
     def train(progress: Progress | None) -> "tuple[Life, Test | None]":
         posterior, test = prior.train(progress)

@@ -154,7 +154,10 @@ def _update_shapes(key: Key[Array, ""], filter: Filter, gba: GBAPOMDP) -> Proble
         return
     yield from _changed(f"{UPDATE}, the belief", belief, pair[0])
     number, count, flag = (Kind("a scalar", (), kind) for kind in (jnp.floating, jnp.int32, jnp.bool_))
-    yield from _fields("info", pair[1], Info(number, number, count, flag, count, flag))  # type: ignore[arg-type]
+    tells = getattr(filter, "tells_ancestors", False)
+    each = Kind("particles", (filter.num_particles,), jnp.int32) if tells else None
+    wanted = Info(number, number, count, flag, count, flag, each)  # type: ignore[arg-type]
+    yield from _fields("info", pair[1], wanted)
 
 
 def _fields(name: str, values: Any, wanted: Any) -> Problems:

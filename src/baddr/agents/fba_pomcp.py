@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 class FbaPomcp(Bayesian, Generic[P, F]):
     about: ClassVar[str] = "the same with a Bayes network per action: counts for what is uncertain only"
     needs: ClassVar[str | None] = "graphs"
+    moves: ClassVar[bool] = True
 
     planner: P = field(default_factory=PoUct)  # type: ignore[assignment]
     filter: F = field(default_factory=Importance)  # type: ignore[assignment]
     factored: FactoredSettings = field(default_factory=FactoredSettings)
+
+    @property
+    def tells_spread(self) -> bool:
+        return self.factored.tables or self.factored.model == "sampled"
 
     def prior(self, request: Request) -> Prior:
         """The Bayes network with the chosen structure; one that cannot fit is refused before it is made."""

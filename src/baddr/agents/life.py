@@ -115,7 +115,10 @@ class BayesianLife(Life):
             "length": steps.t[ended] + 1,
         }
         columns |= {name: value[ended] for name, value in values.items() if value is not None}
-        for name, value in steps.model.items():
+        if steps.distinct_ancestors is not None:
+            columns["distinct_ancestors"] = steps.distinct_ancestors[ended]
+        sights = {f"{name}_seen": value for name, value in steps.sights.items()}
+        for name, value in (steps.model | sights).items():
             value = value[ended]
             if value.ndim == 1:
                 columns[name] = value

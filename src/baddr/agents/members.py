@@ -16,6 +16,7 @@ from baddr.agents.needs import lacks
 from baddr.core.pomdp import POMDP, Dynamics, all_vectors
 from baddr.errors import UserError
 from baddr.posteriors.bank import Bank, Reach, draw_bank
+from baddr.posteriors.pool import Pool
 from baddr.posteriors.settings import MOST_ENTRIES, BankSettings, Exact
 from baddr.solve.listing import TOLERANCE, start_of, transition_log_prob, transitions
 
@@ -33,8 +34,11 @@ def bank_prior(request: Request, settings: BankSettings, filter: Any) -> Prior:
     exact = isinstance(filter, Exact)
     if exact:
         refuse_large(domain.pomdp, settings.members)
-    bank = draw_bank(_bank_key(request.seed), domain.sample_simulator, settings.members)
-    return known_prior(with_reach(bank, domain.pomdp) if exact else bank)
+    held = exact and filter.rejuvenate
+    number = settings.pool if held else settings.members
+    bank = draw_bank(_bank_key(request.seed), domain.sample_simulator, number)
+    bank = with_reach(bank, domain.pomdp) if exact else bank
+    return known_prior(Pool(bank, settings.members) if held else bank)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from baddr import prng
+from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.pomdp import POMDP
 from baddr.core.posterior import Posterior
 from baddr.core.rejuvenation import Rejuvenation
@@ -20,16 +21,25 @@ from baddr.posteriors.dirichlet import Dirichlet
 from baddr.posteriors.factored import Factored
 from baddr.posteriors.gibbs import gibbs_counts
 from baddr.posteriors.gibbs_factored import gibbs_factored
+from baddr.posteriors.memory import Codes
+from baddr.posteriors.pool import Pool
+from baddr.posteriors.pool_moves import PoolMoves
 
 MOST_STATES = 256  # of a Gibbs sweep, which takes S^2 numbers a step and particle
 NUM_STARTS = 1024  # drawn, to see whether episodes start in one state
 
 
 def moves_of(domain: Domain, posterior: Posterior, filter: Any) -> Rejuvenation:
-    """Gibbs sweeps of counts; one sentence where there are none."""
+    """Gibbs sweeps of counts, exchanges of members; one sentence where there are none."""
     pomdp = domain.pomdp
+    if isinstance(posterior, Pool):
+        sizes = pomdp.num_actions, pomdp.observation_sizes, pomdp.num_observations, pomdp.horizon
+        return PoolMoves(gba=GBAPOMDP(pomdp, posterior), codes=Codes(*sizes), capacity=filter.history)
     if not isinstance(posterior, Dirichlet | Factored):
-        raise UserError("--filter.rejuvenate needs counts: use --agent ba-pomcp or fba-pomcp without tables.")
+        raise UserError(
+            "--filter.rejuvenate needs counts, or members that are weighed exactly: use --agent ba-pomcp or "
+            "fba-pomcp without tables, or --agent bank with --filter.kind exact."
+        )
     if isinstance(posterior, Factored) and posterior.places is not None:
         raise UserError("--filter.rejuvenate needs counts that are not tied: use --factored.tying untied.")
     if pomdp.num_states > MOST_STATES:

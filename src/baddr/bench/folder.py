@@ -93,7 +93,7 @@ def _run(request: Request, folder: Suite, progress: Progress, engine: Any, liste
             sentence = refusal(part, domains[part.domain])
             if sentence:
                 manifest["refused"][part.name] = sentence
-            elif not _is_complete(folder.part(part)):
+            elif not folder.part(part).is_whole:
                 _compute(folder, part, manifest, (progress, number, len(plan)), engine, listeners)
         progress("scoreboard", 1.0, "writing")
     except KeyboardInterrupt:
@@ -112,10 +112,6 @@ def _manifest(folder: Suite) -> dict[str, Any]:
     manifest = {**new, **old, "status": "running", **environment()}
     folder.write_manifest(manifest)
     return manifest
-
-
-def _is_complete(part: Folder) -> bool:
-    return part.manifest.exists() and part.read_manifest().get("status") == "complete"
 
 
 def _compute(

@@ -81,7 +81,17 @@ def agent_help(kind: type, default: Any, everything: bool = False) -> str:
         "of all."
     )
     unused = NO_RUNS if kind.__name__ in ("Belief", "Plan") else ()
-    return command_help(kind, default, unused, note, [*other_groups(experiment)] if everything else ())
+    if everything:
+        return command_help(kind, default, unused, note, [*other_groups(experiment)])
+    return command_help(kind, default, (*unused, *useless_flags(experiment.settings)), note)
+
+
+def useless_flags(settings: Any) -> Iterator[str]:
+    """What this agent cannot use."""
+    if not settings.moves:
+        yield from ("--filter.rejuvenate", "--filter.history")
+    if not settings.learns:
+        yield from ("--prior", "--filter.weight-after-update", "--filter.[no-]learn-terminal")
 
 
 def other_groups(experiment: Any) -> Iterator[tuple[str, Any]]:

@@ -30,8 +30,8 @@ History = Annotated[
 Reference = Annotated[
     Literal["none", "optimum", "all"],
     arg(
-        help="optimum: solve the true model (`baddr solve`; kept on disk) and show its optimal value, too. "
-        "all: also what planning with the prior only and planning on the truth are worth."
+        help="optimum: also show the optimal value of the true model (`baddr solve`; kept on disk). all: "
+        "and what planning with the prior only and on the truth are worth."
     ),
 ]
 Watch = Annotated[bool, arg(help="Show the learning curve in the terminal while it grows.")]

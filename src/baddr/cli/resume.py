@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
             raise UserError(f"--{name} must be at least 1.")
     experiment = extend(before, options.runs, options.episodes)
     experiment.check_values()
-    if experiment == before and folder.read_experiment_manifest()["status"] == "complete":
+    if experiment == before and folder.is_whole:
         print(f"{folder.path} is complete: {before.runs} runs of {before.episodes} episodes.")
         return 0
     engine = engine_of(options.where)
@@ -84,7 +84,7 @@ def _resume_reproduce(options: Resume) -> int:
             f"{folder.path} holds figures, whose sizes are fixed; extend one of its parts, or start another."
         )
     request = folder.read_request()
-    if status(folder) == "complete":
+    if status(folder) == "complete" and folder.has_whole_parts:
         print(f"{folder.path} is complete: `{request.command}`; its report is report.html there.")
         return 0
     engine = engine_of(options.where)
@@ -101,7 +101,7 @@ def _resume_suite(options: Resume) -> int:
     if options.runs is not None or options.episodes is not None:
         raise UserError(f"{folder.path} holds a suite, whose sizes are fixed; start another one.")
     request = folder.read_request()
-    if folder.status == "complete":
+    if folder.status == "complete" and folder.has_whole_parts:
         print(f"{folder.path} is complete: `{request.command}`; its scoreboard is suite.html there.")
         return 0
     engine = engine_of(options.where)

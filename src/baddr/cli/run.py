@@ -62,7 +62,7 @@ def _run(options: Run, experiment: AnyExperiment, folder: Folder) -> int:
     from baddr.lab import runner
 
     if options.dry_run:
-        print(describe_plan(experiment, runner.estimate(experiment, engine)))
+        print(describe_plan(experiment, runner.estimate(experiment, engine, folder.free, True)))
         return 0
     watching = options.watch, options.track
     with followed(experiment.title, folder, *watching) as (progress, listeners):

@@ -17,8 +17,15 @@ def describe_plan(experiment: AnyExperiment, estimate: dict[str, Any]) -> str:
         f"in {estimate['chunks']} chunk(s) of {estimate['runs_per_chunk']} runs on a {estimate['device']}.\n"
         f"memory about {estimate['memory_bytes'] / 2**20:.0f} MiB, "
         f"disk at most {estimate['disk_bytes'] / 2**20:.0f} MiB, "
-        f"time about {minutes:.1f} minutes and a compilation. Nothing was run." + _describe_cluster(estimate)
+        f"time about {minutes:.1f} minutes {_how_known(estimate)}{_describe_cluster(estimate)}"
     )
+
+
+def _how_known(estimate: dict[str, Any]) -> str:
+    """A rule of thumb, or a few steps that were computed."""
+    if estimate["measured"]:
+        return f"{estimate['measured']}. Nothing was written."
+    return "and a compilation. Nothing was run."
 
 
 def _describe_cluster(estimate: dict[str, Any]) -> str:
@@ -34,6 +41,7 @@ def _describe_cluster(estimate: dict[str, Any]) -> str:
 
 def finish(experiment: AnyExperiment, folder: Folder, failures: list[Any], reference: str = "none") -> int:
     """The pictures and the summary; the exit code."""
+    from baddr.lab.certainty import warning
     from baddr.lab.plots import plot_belief, plot_histograms, plot_run
 
     results, title = load_results(folder.path), experiment.title
@@ -46,6 +54,8 @@ def finish(experiment: AnyExperiment, folder: Folder, failures: list[Any], refer
         plot_belief(results, title, folder.path / "belief.png", names)
         plot_histograms(results, title, folder.path, names)
         print(summary(experiment, folder, results))
+        if (said := warning(experiment, results, names)) is not None:
+            print(f"  {said}")
         if reference != "none":
             print(in_a_sentence(results, compared, names))
     for failure in failures:
@@ -69,7 +79,7 @@ def references_of(experiment: AnyExperiment, reference: str) -> Any:
 
 def in_a_sentence(results: dict[str, Any], compared: Any, names: Any) -> str:
     """How much was learned, beside what there was to learn."""
-    from baddr.lab.columns import MEAN, means
+    from baddr.lab.columns import MEAN, entries, stems
     from baddr.lab.statistics import per_run, quarters
 
     first, last, error = quarters(results)
@@ -82,9 +92,9 @@ def in_a_sentence(results: dict[str, Any], compared: Any, names: Any) -> str:
     if compared.optimum is not None:
         parts.append(f"the optimum is {compared.optimum.lower:.2f}")
     said += "; " + ", ".join(parts) + "." if parts else "."
-    for stem in dict.fromkeys(name.partition(MEAN)[0] for name in means(results)):
+    for stem in stems(results):
         quantity = names.quantity(stem)
-        mine = [per_run(results, name) for name in means(results) if name.partition(MEAN)[0] == stem]
+        mine = [per_run(results, name) for name in entries(results, stem, MEAN)]
         if len(set(quantity.truth)) == 1:  # the same truth for all: their mean can be said
             start, end = (sum(float(x[:, i].mean()) for x in mine) / len(mine) for i in (0, -1))
             said += f" The believed {quantity.title} went from {start:.2f} to {end:.2f}; "

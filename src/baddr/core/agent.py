@@ -12,18 +12,20 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.core.belief_update import Info, initial_belief, next_episode, resampled, select
+from baddr.core.belief_update import Info, initial_belief, next_episode, select
 from baddr.core.filters import Filter
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.particles import Particles, mass_of
 from baddr.core.planner import Plan, Planner, PreparedPlanner, best_action
-from baddr.core.pomdp import POMDP, Action, Observation, Scalar
+from baddr.core.pomdp import POMDP, Action, Observation, Scalar, State
 from baddr.core.posterior import Posterior
-from baddr.core.rejuvenation import Memory, Moves, Rejuvenation, is_due, remember
+from baddr.core.rejuvenation import Moves, Rejuvenation
 from baddr.core.rewards import WithReward
 
 # Columns about the belief over models.
 Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Array]]
+# By the name of a quantity: whether a real step (s, a, s', o) showed something of each of its entries.
+Shows = Callable[[State, Action, State, Observation], dict[str, Bool[Array, " entries"]]]
 
 
 class Agent(eqx.Module):
@@ -36,6 +38,7 @@ class Agent(eqx.Module):
     describe: Describe | None = eqx.field(static=True)
     trace: bool = eqx.field(static=True)  # keep the belief after every step
     rejuvenation: Rejuvenation | None
+    shows: Shows | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -45,9 +48,10 @@ class Agent(eqx.Module):
         describe: Describe | None = None,
         trace: bool = False,
         rejuvenation: Rejuvenation | None = None,
+        shows: Shows | None = None,
     ):
         self.gba, self.filter, self.describe, self.trace = gba, filter, describe, trace
-        self.rejuvenation = rejuvenation
+        self.rejuvenation, self.shows = rejuvenation, shows
         self.planner = planner if isinstance(planner, Planner) else planner.build()
 
     def initial_belief(self, key: Key[Array, ""]) -> Particles:
@@ -110,6 +114,15 @@ class Tally(NamedTuple):
     relabelled_particles: Int[Array, "*runs"] | None = None
 
 
+class Remembered(NamedTuple):
+    """What a run remembers beside its belief."""
+
+    history: PyTree = ()  # for rejuvenation
+    # Of each particle: which of those that the run started with, or moved last, it descends from. Nothing
+    # where the filter does not tell.
+    roots: Int[Array, "*runs n"] | tuple[()] = ()
+
+
 class Run(NamedTuple):
     """Where a run stands: all that its next step needs."""
 
@@ -121,7 +134,8 @@ class Run(NamedTuple):
     tally: Tally
     failed: Bool[Array, "*runs"]  # its belief holds a NaN: the run stops here
     prepared: PyTree = ()  # by the planner, for this episode
-    memory: Memory | tuple[()] = ()  # for rejuvenation
+    memory: Remembered = Remembered()
+    sights: dict[str, Int[Array, "*runs _"]] = {}  # noqa: RUF012  # steps so far that showed each entry
 
 
 class Step(NamedTuple):
@@ -141,6 +155,8 @@ class Step(NamedTuple):
     effective_sample_size: Float[Array, "*runs"]
     state: list[Float[Array, "*runs _"]]  # with `trace`: the marginals of the state's features
     world: tuple[PyTree, ...]  # with `trace`: the world's s and s'
+    distinct_ancestors: Int[Array, "*runs"] | None = None  # that the belief after the step descends from
+    sights: dict[str, Int[Array, "*runs _"]] = {}  # noqa: RUF012  # of the run so far
 
 
 class StepKeys(NamedTuple):
@@ -171,8 +187,9 @@ def start(key: Key[Array, ""], agent: Agent, world: POMDP) -> Run:
     s, tally = world.initial_state(key_s), empty_tally(agent)
     prepared = agent.prepare(jr.fold_in(key_belief, 1), belief)
     moves = agent.rejuvenation
-    memory = () if moves is None else moves.codes.empty(moves.capacity)
-    return Run(key, zero, zero, s, belief, tally, jnp.array(False), prepared, memory)
+    history = () if moves is None else moves.empty()
+    memory = Remembered(history, own_roots(agent))
+    return Run(key, zero, zero, s, belief, tally, jnp.array(False), prepared, memory, no_sights(agent, world))
 
 
 def step(run: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
@@ -218,6 +235,7 @@ class Seen(NamedTuple):
     state: list[Float[Array, " values"]]  # with `trace`
     prepared: PyTree  # for the episode that this step is in, or that comes next
     moves: Moves | None = None
+    distinct_ancestors: Int[Array, ""] | None = None
 
 
 def masked(
@@ -227,7 +245,7 @@ def masked(
     return jax.tree.map(lambda x: jnp.where(needed, x, 0), function(*arguments))
 
 
-Mind = tuple[Particles, Memory | tuple[()]]  # what a run believes, and what it remembers
+Mind = tuple[Particles, Remembered]  # what a run believes, and what it remembers
 
 
 def learn(
@@ -241,15 +259,20 @@ def learn(
     where: Callable[..., Any] = masked,
 ) -> tuple[Mind, Seen]:
     """One run's belief after a step; the next episode's prior after the `last` one."""
-    (belief, memory), moves = mind, None
+    (belief, (history, roots)), moves, left = mind, None, None
     o, terminal, r = outcome.o, outcome.terminal, outcome.r
     belief, info = agent.update(keys.update, belief, outcome.a, o, terminal, active, r)
     failed = ~is_finite(belief)
     model, ended = {}, last & ~failed
     if agent.rejuvenation is not None:
-        memory = recall(agent, memory, outcome, info, active)
+        learned = ~info.impossible & (agent.filter.learn_terminal | ~terminal)
+        survivors = info.distinct_ancestors / agent.filter.num_particles
+        history = agent.rejuvenation.remember(history, (outcome.a, o), learned, survivors, active)
         key = jr.fold_in(keys.update, 1)
-        (belief, memory), moves = rejuvenate(agent.rejuvenation, key, belief, memory, ended, where)
+        (belief, history), moves = agent.rejuvenation.rejuvenate(key, belief, history, ended, where)
+    if isinstance(roots, Array):
+        roots = roots[info.ancestors] if moves is None else since_move(roots[info.ancestors], moves)
+        left = num_distinct(roots, belief)
     if agent.describe is not None:
         describe, posterior = agent.describe, agent.gba.posterior
         about = lambda key, belief: describe(key, posterior, belief)
@@ -264,42 +287,43 @@ def learn(
     if jax.tree.leaves(prepared):
         prepare = lambda key, belief: agent.prepare(key, belief)  # a method would have to be hashable
         prepared = select(ended, where(prepare, ended, jr.fold_in(keys.plan, 1), after), prepared)
-    return (after, memory), Seen(info, failed, model, state, prepared, moves)
+    info = info._replace(ancestors=None)  # nobody reads it from here on
+    return (after, Remembered(history, roots)), Seen(info, failed, model, state, prepared, moves, left)
 
 
-def recall(agent: Agent, memory: Any, outcome: Outcome, info: Info, active: Bool[Array, ""]) -> Memory:
-    """What a run remembers after a step, and how many of its particles' ancestors are left."""
-    codes = agent.rejuvenation.codes  # type: ignore[union-attr]
-    learned = ~info.impossible & (agent.filter.learn_terminal | ~outcome.terminal)
-    memory = remember(codes, memory, outcome.a, outcome.o, learned, active)
-    share = info.distinct_ancestors / agent.filter.num_particles
-    return memory._replace(survivors=jnp.where(active, memory.survivors * share, memory.survivors))
+def own_roots(agent: Agent) -> Int[Array, " n"] | tuple[()]:
+    """Each particle is its own, where the filter tells whose children they become."""
+    tells = getattr(agent.filter, "tells_ancestors", False)
+    return jnp.arange(agent.filter.num_particles, dtype=jnp.int32) if tells else ()
 
 
-def rejuvenate(
-    moves: Rejuvenation,
-    key: Key[Array, ""],
-    belief: Particles,
-    memory: Any,
-    ended: Bool[Array, ""],
-    where: Callable[..., Any] = masked,
-) -> tuple[tuple[Particles, Memory], Moves]:
-    """After an episode that left few ancestors: the particles resampled and moved, and how many of them."""
-    due = ended & is_due(memory, belief.effective_sample_size(), belief.num_particles)
+def since_move(roots: Int[Array, " n"], moves: Moves) -> Int[Array, " n"]:
+    """A move draws particles anew: from there on each descends from itself."""
+    return jnp.where(moves.times > 0, jnp.arange(roots.shape[0], dtype=roots.dtype), roots)
 
-    def function(key: Key[Array, ""], belief: Particles, memory: Memory) -> tuple[Particles, Moves]:
-        key_resample, key_move = jr.split(key)
-        equal = resampled(key_resample, belief)
-        states, moved = moves.move(key_move, equal.states, memory)
-        return Particles(states, equal.log_weights), moved
 
-    after, moved = where(function, due, key, belief, memory, few=True)
-    memory = memory._replace(
-        first=memory.first | ended,
-        survivors=jnp.where(due, 1, memory.survivors),
-        steps_at_move=jnp.where(due, memory.steps, memory.steps_at_move),
-    )
-    return (select(due, after, belief), memory), moved
+def num_distinct(roots: Int[Array, " n"], belief: Particles) -> Int[Array, ""]:
+    """How many different ones the particles that have a weight descend from."""
+    n = roots.shape[0]
+    alive = jnp.where(jnp.isneginf(belief.log_weights), n, roots)
+    return jnp.sum(jnp.zeros((n,), jnp.int32).at[alive].set(1, mode="drop"), dtype=jnp.int32)
+
+
+def no_sights(agent: Agent, world: POMDP) -> dict[str, Int[Array, " _"]]:
+    """Before the first step nothing was seen."""
+    if agent.shows is None:
+        return {}
+    s, o = (jnp.zeros((len(sizes),), jnp.int32) for sizes in (world.state_sizes, world.observation_sizes))
+    like = jax.eval_shape(agent.shows, s, jnp.int32(0), s, o)
+    return {name: jnp.zeros(x.shape, jnp.int32) for name, x in like.items()}
+
+
+def with_sights(agent: Agent, run: Run, outcome: Outcome) -> dict[str, Int[Array, " _"]]:
+    """What the run has seen, after one more step."""
+    if agent.shows is None:
+        return {}
+    shown = agent.shows(run.s, outcome.a, outcome.s_next, outcome.o)
+    return {name: run.sights[name] + x.astype(jnp.int32) for name, x in shown.items()}
 
 
 def move(
@@ -321,6 +345,7 @@ def move(
         tally=tally,
         failed=run.failed | seen.failed,
         prepared=seen.prepared,
+        sights=with_sights(agent, run, outcome),
     )
     empty = empty_tally(agent)
     next_ = on._replace(episode=run.episode + 1, t=jnp.int32(0), s=outcome.first, tally=empty)
@@ -342,6 +367,8 @@ def move(
         effective_sample_size=seen.info.effective_sample_size,
         state=seen.state,
         world=(run.s, outcome.s_next) if agent.trace else (),
+        distinct_ancestors=seen.distinct_ancestors,
+        sights=on.sights,
     )
     return after, record
 

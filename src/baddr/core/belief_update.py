@@ -43,6 +43,7 @@ class Info(NamedTuple):
     resampled: Bool[Array, ""]
     num_filled: Int[Array, ""]  # particles that rejection sampling did not accept itself
     impossible: Bool[Array, ""]  # no particle can explain the observation
+    ancestors: Int[Array, " n"] | None = None  # whose child each particle is; None: the filter does not tell
 
 
 def initial_belief(key: Key[Array, ""], gba: GBAPOMDP, num_particles: int) -> Particles:
@@ -117,6 +118,7 @@ def importance_sampling(
         resampled=resample,
         num_filled=jnp.zeros((), jnp.int32),
         impossible=impossible,
+        ancestors=ancestors,
     )
 
 
@@ -191,6 +193,7 @@ def rejection_sampling(
         resampled=jnp.array(True),
         num_filled=n - num_kept,
         impossible=impossible,
+        ancestors=ancestors,
     )
 
 

@@ -2,7 +2,7 @@
 no JAX."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from baddr.core.checks import wrong
 
@@ -35,6 +35,8 @@ class Filter(Protocol):
 class Importance:
     """Importance sampling: every particle steps once and is weighed by p(o | s, a, s'; D)."""
 
+    tells_ancestors: ClassVar[bool] = True  # `Info.ancestors`: whose child each particle is
+
     num_particles: int = 1024
     """Particles in the belief."""
     resample_below: float = 128.0
@@ -50,7 +52,7 @@ class Importance:
     """Take the reward for evidence, too: states that do not explain it are impossible (not in the paper)."""
     rejuvenate: bool = False
     """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents
-    ba-pomcp and fba-pomcp)."""
+    ba-pomcp, fba-pomcp and bank)."""
     history: int = 8192
     """Steps that a run remembers for --filter.rejuvenate. It moves no more particles when these are full."""
 
@@ -80,6 +82,8 @@ class Importance:
 class Rejection:
     """Rejection sampling (Alg. 1): particles propose (s', o~), and those with o~ = o are kept."""
 
+    tells_ancestors: ClassVar[bool] = True  # `Info.ancestors`: whose child each particle is
+
     num_particles: int = 1024
     """Particles in the belief."""
     max_tries: int = 1000
@@ -90,7 +94,7 @@ class Rejection:
     """Take the reward for evidence, too: states that do not explain it are impossible (not in the paper)."""
     rejuvenate: bool = False
     """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents
-    ba-pomcp and fba-pomcp)."""
+    ba-pomcp, fba-pomcp and bank)."""
     history: int = 8192
     """Steps that a run remembers for --filter.rejuvenate. It moves no more particles when these are full."""
 

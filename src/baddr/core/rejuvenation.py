@@ -1,45 +1,18 @@
 """Rejuvenation: particles are moved at the end of an episode, where few of their ancestors are left.
 
 A move is a Markov kernel that leaves p(s, theta | h) as it is, so a belief that was right stays right; one
-whose particles are copies of few spreads out again. It needs h, all that a run has done and seen: `Memory`.
+whose particles are copies of few spreads out again. It needs h, which a run remembers for it.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key, UInt
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.core.gba_pomdp import AugmentedState
-from baddr.core.pomdp import Action, Observation, flat_index
-
-EPISODES_PER_ROW = 4  # at least; rows are independent of each other
-FEW = 0.25  # of the ancestors since the last move
-LOW = 0.125  # the effective sample size, of the particles
-LONGER = 5  # by a fifth, than at the last move: all moves of a run then cost as much as six at its end
-
-
-class Memory(NamedTuple):
-    """h, in rows of whole episodes, and when the particles were last moved."""
-
-    codes: UInt[Array, "*runs rows steps"]  # 0: nothing
-    row: Int[Array, "*runs"]  # where the next step goes
-    column: Int[Array, "*runs"]
-    steps: Int[Array, "*runs"]  # in all
-    steps_at_move: Int[Array, "*runs"]
-    survivors: Float[Array, "*runs"]  # the share of the ancestors at the last move that have descendants
-    first: Bool[Array, "*runs"]  # whether the next step is an episode's first
-
-
-class Step(NamedTuple):
-    """What a code stands for."""
-
-    used: Bool[Array, "*n"]
-    first: Bool[Array, "*n"]  # of its episode
-    learned: Bool[Array, "*n"]  # otherwise the state moves unseen, and nothing is counted
-    a: Int[Array, "*n"]
-    o: Int[Array, "*n"]
+from baddr.core.particles import Particles
+from baddr.core.pomdp import Action, Observation
 
 
 class Moves(NamedTuple):
@@ -50,70 +23,32 @@ class Moves(NamedTuple):
     moved: Int[Array, "*runs"]
 
 
-class Codes(NamedTuple):
-    """How (a, o) is written as a number."""
-
-    num_actions: int
-    observation_sizes: tuple[int, ...]
-    num_observations: int
-    horizon: int
-
-    @property
-    def dtype(self) -> Any:
-        return jnp.uint16 if 2 * self.num_actions * (self.num_observations + 1) < 2**16 else jnp.uint32
-
-    def code(self, a: Action, o: Observation, learned: Bool[Array, ""], first: Bool[Array, ""]) -> Array:
-        z = jnp.where(learned, flat_index(o, self.observation_sizes), self.num_observations)
-        return (1 + 2 * (a * (self.num_observations + 1) + z) + first.astype(jnp.int32)).astype(self.dtype)
-
-    def step(self, code: UInt[Array, "*n"]) -> Step:
-        number = jnp.maximum(code.astype(jnp.int32) - 1, 0)
-        a, o = number // 2 // (self.num_observations + 1), number // 2 % (self.num_observations + 1)
-        return Step(code > 0, number % 2 == 1, o < self.num_observations, a, o)
-
-    def empty(self, capacity: int) -> Memory:
-        """Of at least so many steps."""
-        length = EPISODES_PER_ROW * self.horizon
-        codes, zero = jnp.zeros((-(-capacity // length), length), self.dtype), jnp.int32(0)
-        return Memory(codes, zero, zero, zero, zero, jnp.float32(1), jnp.array(True))
-
-
-def remember(
-    codes: Codes, memory: Memory, a: Action, o: Observation, learned: Bool[Array, ""], active: Bool[Array, ""]
-) -> Memory:
-    """One step more. An episode that might not fit into what is left of a row starts another."""
-    next_row = active & memory.first & (memory.column + codes.horizon > memory.codes.shape[-1])
-    row, one = memory.row + next_row.astype(jnp.int32), jnp.asarray(active).astype(jnp.int32)
-    column = jnp.where(next_row, 0, memory.column)
-    code, out = codes.code(a, o, learned, memory.first), memory.codes.shape[0]
-    return memory._replace(
-        codes=memory.codes.at[jnp.where(active, row, out), column].set(code, mode="drop"),
-        row=row,
-        column=column + one,
-        steps=memory.steps + one,
-        first=memory.first & ~active,
-    )
-
-
-def is_due(memory: Memory, ess: Float[Array, ""], n: int) -> Bool[Array, ""]:
-    """Whether few ancestors are left, or few particles count, and much was seen since the last move. A run
-    whose memory is full moves no more."""
-    few = (memory.survivors < FEW) | (ess < LOW * n)
-    return (
-        few
-        & (LONGER * (memory.steps - memory.steps_at_move) > memory.steps_at_move)
-        & (memory.row < memory.codes.shape[0])
-    )
-
-
 class Rejuvenation(eqx.Module):
-    """Moves of all particles of a run."""
-
-    codes: eqx.AbstractVar[Codes]
-    capacity: eqx.AbstractVar[int]
+    """What a run remembers, and when and how its belief is moved by that."""
 
     @abstractmethod
-    def move(
-        self, key: Key[Array, ""], states: AugmentedState, memory: Memory
-    ) -> tuple[AugmentedState, Moves]:
-        """Each particle (s, theta) after a kernel that leaves p(s, theta | h) as it is."""
+    def empty(self) -> PyTree:
+        """What a run remembers before its first step."""
+
+    @abstractmethod
+    def remember(
+        self,
+        memory: PyTree,
+        given: tuple[Action, Observation],
+        learned: Bool[Array, ""],
+        survivors: Float[Array, ""],
+        active: Bool[Array, ""],
+    ) -> PyTree:
+        """After a step: whether U learned from it, and the share of the particles that have children."""
+
+    @abstractmethod
+    def rejuvenate(
+        self,
+        key: Key[Array, ""],
+        belief: Particles,
+        memory: PyTree,
+        ended: Bool[Array, ""],
+        where: Callable[..., Any],
+    ) -> tuple[tuple[Particles, PyTree], Moves]:
+        """After the step that `ended` an episode: the belief and the memory, and what was moved. `where` is
+        `agent.masked`, or what does the same faster."""

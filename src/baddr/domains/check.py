@@ -273,6 +273,22 @@ def _describes(domain: Domain) -> Problems:
     named = isinstance(described, dict) and all(isinstance(name, str) for name in described)
     if not named or any(x.ndim > 1 for x in jax.tree.leaves(described)):
         yield "describe(key, posterior, belief) must return a dict from names to arrays of rank 0 or 1"
+    elif domain.shows is not None:
+        yield from _shown(domain, described)
+
+
+def _shown(domain: Domain, described: dict[str, Any]) -> Problems:
+    """What a step shows, against what is described."""
+    s, a, o = zeros(domain.pomdp)
+    try:
+        shown = jax.eval_shape(domain.shows, s, a, s, o)  # type: ignore[arg-type]
+    except Exception as error:
+        yield f"shows(s, a, s', o) raised {short(error)}"
+        return
+    for name, x in shown.items() if isinstance(shown, dict) else {"": None}.items():
+        std = described.get(f"{name}_std")
+        if std is None or x is None or x.dtype != bool or x.shape != std.shape:
+            yield f"shows(s, a, s', o) must return bools for each NAME_std, by NAME; {name!r} has none"
 
 
 def some_posterior(domain: Domain) -> Posterior:

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr.core.particles import Particles
-from baddr.core.pomdp import POMDP, Action, Dynamics, Scalar, State
+from baddr.core.pomdp import POMDP, Action, Dynamics, Observation, Scalar, State
 from baddr.domains.entry import Names, Preset
 from baddr.domains.render import Renderer
 from baddr.files.settings import problems, refuse
@@ -41,6 +41,8 @@ class Domain:
     upper: Callable[[State, Int[Array, ""]], Scalar | Float[Array, " policies"]] | None = None
     preferred: Callable[[State], Bool[Array, " A"]] | None = None  # those a planner should try first
     describe: Describe | None = None  # the belief's `model` entry
+    # (s, a, s', o): which entries of what `describe` tells a real step shows something of, by NAME
+    shows: Callable[[State, Action, State, Observation], dict[str, Bool[Array, " entries"]]] | None = None
     names: Names | None = None  # what its numbers mean; None: numbers for names
     renderer: Renderer | None = None  # how it looks; None: a table of its features
     presets: Mapping[str, Preset] = field(default_factory=dict)  # `quick`, `paper`: of a user's own domain

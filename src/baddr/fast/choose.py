@@ -45,11 +45,12 @@ def fast_agent(agent: Agent) -> Agent:
     """The same agent, to be run a thousand times."""
     gba = fast_pomdp(agent.gba)
     planner = fast_planner(agent.planner, gba)
-    return Agent(gba, agent.filter, planner, agent.describe, agent.trace, agent.rejuvenation)
+    return Agent(gba, agent.filter, planner, agent.describe, agent.trace, agent.rejuvenation, agent.shows)
 
 
 def with_posterior(agent: Agent, posterior: Posterior) -> Agent:
     """The agent with another posterior of the same kind and shapes."""
     models: Models = models_of(posterior)
     gba = GBAPOMDP(agent.gba.pomdp, models)
-    return Agent(gba, agent.filter, agent.planner, agent.describe, agent.trace, agent.rejuvenation)
+    rest = agent.describe, agent.trace, agent.rejuvenation, agent.shows
+    return Agent(gba, agent.filter, agent.planner, *rest)

@@ -24,12 +24,13 @@ from baddr.fast.backend import on_cpu
 from baddr.fast.dropout_models import DropoutModels, ParticleDynamics
 from baddr.fast.latent_models import LatentModels
 from baddr.fast.loops import one_by_one, over_particles
+from baddr.fast.mixture_models import MixtureModels
 from baddr.fast.models import FrozenModels
 from baddr.fast.tuning import BYTES_OF_TABLES, MOST_OBSERVATIONS, TABULATED_AT_ONCE
 from baddr.posteriors.dropout import Architecture, Dropout, DropoutDynamics, NetworkDynamics
 from baddr.posteriors.frozen import Frozen
 from baddr.posteriors.latent import LatentDynamics
-from baddr.posteriors.mixture import Mixture
+from baddr.posteriors.mixture import Mixed, Mixture, chosen
 from baddr.posteriors.partial import Partial
 from baddr.prng import running_sum
 
@@ -157,6 +158,8 @@ def tabulate(
     """n draws of D, of the particles i, evaluated at these inputs and stacked, where D is worth a table."""
     if isinstance(models, FrozenModels):
         return tabulate(models.inner, rows, thetas, i, epsilons)
+    if isinstance(models, MixtureModels):
+        return _tabulate_parts(models, rows, thetas, i, epsilons)
     if not isinstance(models, DropoutModels | LatentModels) or models.posterior.architecture.networks != "TO":
         return None
     architecture = models.posterior.architecture
@@ -165,7 +168,7 @@ def tabulate(
     X_T = jax.vmap(architecture.inputs_T)(jnp.asarray(s[s_T]), jnp.asarray(a_T))
     X_O = jax.vmap(architecture.inputs_O)(jnp.asarray(s[s_O]), jnp.asarray(a_O), jnp.asarray(s[s_next_O]))
 
-    def one(draw: tuple[Int[Array, ""], Array]) -> tuple[Array, Array]:
+    def one(draw: tuple[Int[Array, ""], PyTree]) -> tuple[Array, Array]:
         D = models.dynamics(thetas, *draw)
         if isinstance(D, ParticleDynamics):
             return D.logits_at("T", X_T), D.logits_at("O", X_O)
@@ -177,6 +180,18 @@ def tabulate(
     else:
         tables = jax.lax.map(one, (i, epsilons), batch_size=TABULATED_AT_ONCE)
     return Tabulated(table_T=tables[0], table_O=tables[1], rows=rows, architecture=architecture)
+
+
+def _tabulate_parts(
+    models: MixtureModels, rows: Rows, thetas: Mixed, i: Int[Array, " n"], epsilons: PyTree
+) -> Tabulated | None:
+    """The tables of each draw's own part; all parts are evaluated."""
+    parts = zip(models.parts, thetas.thetas, epsilons, strict=True)
+    found = [tabulate(part, rows, theta, i, epsilon) for part, theta, epsilon in parts]
+    if any(tables is None for tables in found):
+        return None
+    logits = lambda tables: (tables.table_T, tables.table_O)
+    return eqx.tree_at(logits, found[0], chosen(thetas.which[i][:, None, None], tuple(map(logits, found))))
 
 
 def _joint(y: Float[Array, "*rows outputs"], sizes: tuple[int, ...]) -> Float[Array, "*rows values"]:

@@ -15,6 +15,7 @@ TYPES: dict[str, Any] = {
     "seeds": dict,
     "episodes": int,
     "chunks": list,
+    "table": list,
     "track": list,
     "wall_seconds": (int, float),
     "failures": list,

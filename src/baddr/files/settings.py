@@ -54,7 +54,7 @@ def types_of(kind: type) -> dict[str, Any]:
     """The types of a class's fields; none where an annotation names something that is not there."""
     try:
         return get_type_hints(kind)
-    except Exception:
+    except (NameError, AttributeError, TypeError, SyntaxError):  # a text that is no type, or of another place
         return {}
 
 

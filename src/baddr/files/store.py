@@ -6,9 +6,10 @@ import json
 import shutil
 import warnings
 import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -16,8 +17,8 @@ from baddr.errors import StorageError, UserError
 from baddr.files import machine
 from baddr.files.manifest import check_types, check_whole
 from baddr.files.rows import read_results
-from baddr.files.tables import Arrays
-from baddr.files.writing import write
+from baddr.files.tables import Arrays, write_pieces
+from baddr.files.writing import replacing, write
 
 KEPT = 2  # checkpoints per chunk: the newest, and one to fall back to
 
@@ -42,6 +43,15 @@ def unpack(packed: bytes) -> Arrays:
     _, _, payload = packed.partition(b"\n")
     with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
+
+
+def _digest(file: IO[bytes]) -> str:
+    """Of all that a file holds."""
+    file.seek(0)
+    found = hashlib.sha256()
+    while piece := file.read(1 << 20):
+        found.update(piece)
+    return found.hexdigest()
 
 
 def _is_of_value(path: Path) -> bool:
@@ -145,6 +155,45 @@ class Folder:
         """One that has all that a resume needs."""
         return check_whole(self.read_manifest(), self.manifest)
 
+    def write_table(self, pieces: Iterator[Arrays], manifest: dict[str, Any]) -> None:
+        """episodes.parquet. The manifest has its checksum first, beside that of the table before it."""
+        old = manifest.get("table", [])
+        with replacing(self.episodes) as file:
+            write_pieces(file, pieces)
+            new = _digest(file)
+            manifest["table"] = [*old, new]
+            self.write_manifest(manifest)
+        manifest["table"] = [new]
+
+    def drop_damaged_table(self, manifest: dict[str, Any]) -> None:
+        """Its runs are then computed again."""
+        if not self.has_written(manifest):
+            warnings.warn(f"{self.episodes} is damaged (its checksum differs): made anew.", stacklevel=2)
+            self.episodes.unlink(missing_ok=True)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether an experiment has ended, and its table is the one that was written."""
+        if not self.manifest.exists():
+            return False
+        manifest = self.read_manifest()
+        return manifest.get("status") == "complete" and self.episodes.exists() and self.has_written(manifest)
+
+    @property
+    def has_whole_parts(self) -> bool:
+        """Whether the experiments of a figure or a suite are complete."""
+        return all(Folder(path.parent).is_whole for path in self.path.glob("parts/*/manifest.json"))
+
+    def has_written(self, manifest: dict[str, Any]) -> bool:
+        """Whether the table, if there is one, is the one that was written. Older manifests do not say."""
+        if not manifest.get("table") or not self.episodes.exists():
+            return True
+        try:
+            with open(self.episodes, "rb") as file:
+                return _digest(file) in manifest["table"]
+        except OSError as error:
+            raise StorageError(f"Cannot read {self.episodes}: {error.strerror}.") from error
+
     def _checkpoints(self, chunk: int) -> list[Path]:
         """Oldest first."""
         return sorted((self.path / "checkpoints" / f"chunk-{chunk:05d}").glob("*.ckpt"))
@@ -193,4 +242,12 @@ def load_results(path: str | Path) -> Arrays:
     """The episodes of a result folder, also while it runs or after it was killed: one array per column, one
     entry per run and episode, in this order."""
     folder = Folder(Path(path))
-    return read_results(folder.rows, folder.episodes)
+    results, manifest = read_results(folder.rows, folder.episodes), {}
+    with suppress(StorageError):  # a manifest that cannot be read says nothing about the table
+        manifest = folder.read_manifest()
+    if not folder.has_written(manifest):
+        raise StorageError(
+            f"{folder.episodes} is damaged: its checksum is not that in manifest.json; "
+            f"`baddr resume {folder.path}` makes it anew."
+        )
+    return results

@@ -1,41 +1,77 @@
 """Tables of episodes: columns by name, an entry per run and episode. On disk they are Parquet."""
 
-import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
 from baddr.errors import StorageError, UserError, shown
-from baddr.files.writing import write
+from baddr.files.writing import replacing
 
 Arrays = dict[str, np.ndarray]
 KEYS = ("run", "episode")
+ROWS_PER_GROUP = 1 << 20  # of a Parquet file: what is compressed together
+ROWS_PER_PIECE = 1 << 16  # that are read at a time
 SPARSEST = 1000  # numbers of runs for each row
 
 
 def write_table(path: Path, columns: Arrays) -> None:
+    with replacing(path) as file:
+        write_pieces(file, iter([columns]))
+
+
+def write_pieces(file: IO[bytes], pieces: Iterator[Arrays]) -> None:
+    """A table in pieces, all but the last of ROWS_PER_GROUP rows: the file is that of the whole."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(columns), buffer, compression="zstd")
-    write(path, buffer.getvalue())
+    first = pa.table(next(pieces))
+    with pq.ParquetWriter(file, first.schema, compression="zstd") as writer:
+        writer.write_table(first)
+        for piece in pieces:
+            writer.write_table(pa.table(piece))
+
+
+def pieces_of(path: Path) -> Iterator[Arrays]:
+    """The rows of a table of numbers, some at a time."""
+    import pyarrow.parquet as pq
+
+    with _told(path), pq.ParquetFile(path) as table:
+        if not table.metadata.num_rows:
+            yield check_columns(_plain(table.read()), path)
+        for batch in table.iter_batches(ROWS_PER_PIECE):
+            yield check_columns(_plain(batch), path)
 
 
 def read_table(path: Path, columns: list[str] | None = None, words: tuple[str, ...] = ()) -> Arrays:
     """All columns, or some. They hold numbers, but for those that may hold words."""
     import pyarrow.parquet as pq
 
+    with _told(path), pq.ParquetFile(path) as table:  # this file: a folder's name says nothing
+        found = _plain(table.read(columns=columns))
+    return check_columns(found, path, words)
+
+
+def _plain(table: Any) -> Arrays:
+    """As NumPy's arrays."""
+    names, options = [*dict.fromkeys(table.schema.names)], {}
+    if hasattr(table, "to_struct_array"):  # a batch says when it copies
+        options = {"zero_copy_only": False}
+    return {name: table.column(name).to_numpy(**options) for name in names}
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What is no table is a sentence."""
     try:
-        table = pq.ParquetFile(path).read(columns=columns)  # this file: a folder's name says nothing
-        names = [*dict.fromkeys(table.column_names)]
-        found = {name: table.column(name).to_numpy() for name in names}
+        yield
     except FileNotFoundError:
         raise UserError(f"There is no {path.name} in {path.parent}: no run has left results there.") from None
     except (OSError, ValueError, TypeError, KeyError, NotImplementedError, MemoryError) as error:
         reason = " ".join(str(error).split())[:200]
         raise StorageError(f"{path} cannot be read as Parquet: {reason}.") from error
-    return check_columns(found, path, words)
 
 
 def check_columns(columns: Arrays, path: Path, words: tuple[str, ...] = ()) -> Arrays:
@@ -56,7 +92,8 @@ def check_columns(columns: Arrays, path: Path, words: tuple[str, ...] = ()) -> A
 
 def joined(tables: list[Arrays]) -> Arrays:
     """All rows of some tables, sorted by run and episode."""
-    columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+    common = [name for name in tables[0] if all(name in table for table in tables)]  # older ones have fewer
+    columns = {name: np.concatenate([table[name] for table in tables]) for name in common}
     order = np.lexsort((columns["episode"], columns["run"]))
     return {name: column[order] for name, column in columns.items()}
 

@@ -36,12 +36,19 @@ def _umask() -> int:
 
 def write(path: Path, data: bytes) -> None:
     """All of `data`, or the file as it was; after a power failure too."""
+    with replacing(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """What is written to this file is the file at the path, at once, where nothing goes wrong."""
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=path.name[:SHORT], suffix=".part", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
+        with os.fdopen(descriptor, "w+b") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
@@ -78,6 +85,12 @@ class Log:
         with self._told():
             return self.path.read_bytes() if self.path.exists() else b""
 
+    def lines(self) -> Iterator[bytes]:
+        """With their ends, one at a time."""
+        if self.path.exists():
+            with self._told(), open(self.path, "rb") as file:
+                yield from file
+
     def open(self, whole: int) -> None:
         """Resume after the first so many bytes; what follows them is cut off."""
         with self._told():
@@ -97,6 +110,17 @@ class Log:
                 with suppress(OSError):
                     self.file.truncate(end)
                 raise
+
+    def sync(self) -> None:
+        """What was appended is on disk, not in memory only."""
+        if self.file is not None:
+            with self._told():
+                os.fsync(self.file.fileno())
+
+    @property
+    def descriptor(self) -> int:
+        assert self.file is not None
+        return self.file.fileno()
 
     def close(self) -> None:
         if self.file is not None:

@@ -21,7 +21,7 @@ from jaxtyping import Array, Int, PyTree
 
 from baddr import prng
 from baddr.agents.life import Arrays, BayesianLife, Failure, Life, run_keys
-from baddr.core.agent import Mind
+from baddr.core.agent import Mind, Run, own_roots
 from baddr.errors import UserError
 from baddr.fast.compiler import jit, options
 from baddr.files.store import Folder
@@ -97,10 +97,12 @@ def _compile(
 
 
 class Chunk:
-    """Runs first, ..., last - 1: where they stand, and what they have left so far."""
+    """Runs first, ..., last - 1: where they stand, and what they have left so far, but for the rows: those
+    are told, and on disk, as episodes end."""
 
     runs: Any  # None where a checkpoint did not keep where they stood
-    rows: Arrays
+    rows: Arrays  # that were not told: of episodes that the experiment does not ask for (yet)
+    told: np.ndarray  # how many episodes of each run were
     failures: list[Failure]
     trace: list[dict[str, Any]]
 
@@ -114,6 +116,7 @@ class Chunk:
     ):
         """`program` is asked for what is being compiled beside the first beliefs."""
         self.work, self.first, self.last = work, first, last
+        self.told = np.zeros(last - first, np.int64) if saved is None else told_in(saved, last - first)
         if saved is not None and not _has_state(saved):
             self.runs, (self.rows, self.failures, self.trace) = None, left_by(saved)
             return
@@ -130,7 +133,8 @@ class Chunk:
         self.rows = self.program.no_rows
         self.failures, self.trace = [], []
         if saved is not None:
-            self.runs, self.rows, self.failures, self.trace = _unpack(saved, self.runs)
+            self.runs, rows, self.failures, self.trace = _unpack(saved, self.runs)
+            self.rows = _with_columns(rows, self.rows)
 
     @property
     def finished(self) -> bool:
@@ -158,11 +162,21 @@ class Chunk:
             self.block = max(1, self.block // 2)
         elif len(new["run"]):
             self.block = min(2 * self.block, STEPS_PER_BLOCK)
-        self.rows = {name: np.concatenate([self.rows[name], new[name]]) for name in self.rows}
         self.failures += life.failures(failed, self.runs, steps, self.first)
         if self.first <= experiment.trace < self.last:
             self.trace += life.trace(steps, experiment.trace - self.first)
-        return within(new, experiment.episodes)
+        return self.tell(new)
+
+    def tell(self, new: Arrays | None = None) -> Arrays:
+        """The rows that the experiment asks for, of those that were left and of new ones; each once."""
+        rows = self.rows
+        if new is not None:
+            rows = {name: np.concatenate([rows[name], new[name]]) for name in rows}
+        wanted = rows["episode"] < self.work.experiment.episodes
+        self.rows = {name: column[~wanted] for name, column in rows.items()}
+        told = {name: column[wanted] for name, column in rows.items()}
+        np.maximum.at(self.told, told["run"] - self.first, told["episode"] + 1)
+        return told
 
     def checkpoint(self) -> Arrays:
         """All of it as plain arrays; of finished runs, where beliefs are not kept, what they have left."""
@@ -172,7 +186,8 @@ class Chunk:
             state = {f"state/{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(raw))}
         failures = [vars(failure) for failure in self.failures]
         tie = {**self.work.tie, "runs": [self.first, self.last]}
-        note = json.dumps({"failures": failures, "trace": self.trace, "tie": tie}).encode()
+        told = self.told.tolist()
+        note = json.dumps({"failures": failures, "trace": self.trace, "tie": tie, "told": told}).encode()
         columns = {f"rows/{name}": column for name, column in self.rows.items()}
         return {**state, **columns, "note": np.frombuffer(note, np.uint8)}
 
@@ -211,10 +226,18 @@ def _rows_like(life: Life, steps: PyTree) -> Arrays:
 
 
 def left_by(saved: Arrays) -> tuple[Arrays, list[Failure], list[dict[str, Any]]]:
-    """The rows, failures and trace in a checkpoint."""
+    """The rows that were not told, the failures and the trace in a checkpoint."""
     rows = {name.removeprefix("rows/"): x for name, x in saved.items() if name.startswith("rows/")}
     note = note_of(saved)
     return rows, [Failure(**values) for values in note["failures"]], note["trace"]
+
+
+def told_in(saved: Arrays, runs: int) -> np.ndarray:
+    """How many episodes of each run were told before a checkpoint. Older versions kept their rows in it."""
+    told = np.asarray(note_of(saved).get("told", [0] * runs))
+    if told.shape != (runs,) or not np.issubdtype(told.dtype, np.integer):
+        raise UserError("A checkpoint has other sizes than this experiment's.")
+    return told.astype(np.int64)
 
 
 def check_saved(work: Work, span: tuple[int, int], note: Any, what: str) -> None:
@@ -233,12 +256,29 @@ def _has_state(saved: Arrays) -> bool:
     return "state/0" in saved
 
 
+def _added(like: Any) -> list[Array]:
+    """Leaves of runs that checkpoints of older versions lack, the last ones; as they are at a run's start."""
+    new = jax.tree.leaves((like.memory.roots, like.sights)) if isinstance(like, Run) else []
+    return [x if isinstance(x, jax.Array) else jnp.zeros(x.shape, x.dtype) for x in new]
+
+
+def _with_columns(rows: Arrays, wanted: Arrays) -> Arrays:
+    """Rows of an older version have no value for newer columns: -1, or not a number."""
+    nothing = lambda x: np.full(
+        len(rows["run"]), -1 if np.issubdtype(x.dtype, np.integer) else np.nan, x.dtype
+    )
+    return {name: rows[name] if name in rows else nothing(x) for name, x in wanted.items()}
+
+
 def _unpack(
     saved: Arrays, like: Any, what: str = "A checkpoint"
 ) -> tuple[Any, Arrays, list[Failure], list[dict[str, Any]]]:
     structure = jax.tree.structure(like)
     raw = jax.tree.leaves(like._replace(key=jax.eval_shape(jr.key_data, like.key)))
-    states = [saved.get(f"state/{i}") for i in range(structure.num_leaves)]
+    states: list[Any] = [saved.get(f"state/{i}") for i in range(structure.num_leaves)]
+    added = _added(like)
+    if added and sum(name.startswith("state/") for name in saved) == len(states) - len(added):
+        states[-len(added) :] = added
     for x, y in zip(states, raw, strict=True):
         if x is None or x.shape != y.shape or x.dtype != y.dtype:
             raise UserError(f"{what} has other sizes than this experiment's.")
@@ -250,11 +290,6 @@ def _unpack(
 def _start(first: Int[Array, ""], seed: int, size: int, life: Life) -> Any:
     """Runs number `first`, ..."""
     return life.start(run_keys(first, seed, size))
-
-
-def within(rows: Arrays, episodes: int) -> Arrays:
-    """Learners of a chunk go on until the last has its episodes; what others have too many is left out."""
-    return {name: column[rows["episode"] < episodes] for name, column in rows.items()}
 
 
 def _learned_beliefs(work: Work, life: BayesianLife, keys: Array, first: int) -> Mind:
@@ -273,4 +308,5 @@ def _learned_beliefs(work: Work, life: BayesianLife, keys: Array, first: int) ->
     all_beliefs = jax.tree.map(lambda *x: jnp.concatenate(x), *beliefs)
     chosen = (first + jnp.arange(len(keys))) % theirs["runs"]
     belief, memory = jax.tree.map(lambda x: x[chosen], all_beliefs)
-    return jax.vmap(life.agent.next_episode)(keys, belief), memory
+    roots = jax.vmap(lambda _: own_roots(life.agent))(keys)  # as if these were draws of the prior
+    return jax.vmap(life.agent.next_episode)(keys, belief), memory._replace(roots=roots)

@@ -27,6 +27,7 @@ from baddr.files.tables import Arrays
 SECONDS_PER_CALL = 1.0  # of a worker, between two reports
 LOSSES = 5  # of a chunk without a checkpoint between them: then something is wrong with it
 SECONDS_UNTIL_WARNING = 60.0
+MOST_WAITING = 64  # workers that no node has had room for yet, however many chunks there are
 # What Ray raises when its head is gone, before it ends this process.
 LOST_HEAD = ("RpcError", "RaySystemError", "LocalRayletDiedError", "GetTimeoutError", "RayChannelError")
 Block = tuple[Arrays, bytes | None, bool]  # episodes that ended, a checkpoint, whether the chunk is finished
@@ -70,12 +71,12 @@ class Worker:
         return kind
 
     def start(self, first: int, last: int, saved: bytes | None) -> Block:
-        from baddr.lab.chunk import Chunk, Schedule, within
+        from baddr.lab.chunk import Chunk, Schedule
 
         arrays = None if saved is None else unpack(saved)
         self.chunk = Chunk(self.work, first, last, arrays)
         self.schedule = Schedule(self.seconds)
-        rows = within(self.chunk.rows, self.work.experiment.episodes)
+        rows = self.chunk.tell()
         return rows, (saved or self._checkpoint()) if self.chunk.finished else None, self.chunk.finished
 
     def advance(self, stop: bool) -> Block:
@@ -181,7 +182,7 @@ class Drive:
         self.queue, self.stopping, self.losses = deque(range(len(self.spans))), False, deque[int]()
         self.calls: dict[Any, _Placed] = {}
         self.kinds: set[str] = set()
-        for _ in self.spans:
+        for _ in self.spans[:MOST_WAITING]:
             self._add_worker()
         heard = time.monotonic()
         while self.queue or any(placed.number >= 0 for placed in self.calls.values()):
@@ -214,6 +215,8 @@ class Drive:
             return
         if number < 0:
             self._greet(block)
+            if len(self.queue) > len(self.calls):  # some will find no worker that waits for a place
+                self._add_worker()
         else:
             self.connection.send(("block", number, *block))
             if block[1] is not None:

@@ -13,6 +13,8 @@ KEYS = ("run", "episode")
 OUTCOMES = ("return", "discounted_return", "length")
 HISTOGRAM = "_histogram_"  # NAME_histogram_I: the belief's mass in bin I of [0, 1]
 MEAN = "_mean_"  # NAME_mean_I: the belief's mean of entry I
+STD = "_std_"  # NAME_std_I: its standard deviation
+SEEN = "_seen_"  # NAME_seen_I: steps of the run so far that showed something of entry I
 
 
 def kind(name: str) -> Kind:
@@ -23,7 +25,7 @@ def kind(name: str) -> Kind:
         return "outcome"
     if HISTOGRAM in name:
         return "histogram"
-    return "diagnostic" if name in _diagnostics() else "belief"
+    return "diagnostic" if SEEN in name or name in _diagnostics() else "belief"
 
 
 def of_kind(names: Iterable[str], *kinds: Kind) -> list[str]:
@@ -40,6 +42,16 @@ def means(names: Iterable[str]) -> list[str]:
     return [name for name in names if MEAN in name]
 
 
+def stems(names: Iterable[str]) -> list[str]:
+    """What the belief has means of: NAME of NAME_mean_I, each once."""
+    return list(dict.fromkeys(name.partition(MEAN)[0] for name in means(names)))
+
+
+def entries(names: Iterable[str], stem: str, part: str) -> list[str]:
+    """The columns NAME_mean_I, NAME_std_I or NAME_seen_I, for `part` MEAN, STD or SEEN."""
+    return [name for name in names if name.partition(part)[:2] == (stem, part)]
+
+
 def histograms(names: Iterable[str]) -> dict[str, list[str]]:
     """The columns of each histogram, bin by bin."""
     found: dict[str, list[str]] = {}
@@ -53,4 +65,4 @@ def histograms(names: Iterable[str]) -> dict[str, list[str]]:
 def _diagnostics() -> frozenset[str]:
     from baddr.core.agent import Tally  # here: it needs JAX, which only a running experiment has loaded
 
-    return frozenset(Tally._fields)
+    return frozenset((*Tally._fields, "distinct_ancestors"))

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
@@ -28,6 +27,7 @@ from baddr.domains.catalog import entry
 from baddr.errors import ClusterError, UserError
 from baddr.fast.backend import device_memory
 from baddr.files.machine import num_cores
+from baddr.files.rows import RowLog
 from baddr.files.store import Folder, pack, unpack
 from baddr.files.tables import Arrays, Frontier
 from baddr.lab.chunk import (
@@ -38,9 +38,8 @@ from baddr.lab.chunk import (
     check_saved,
     compiled,
     left_by,
-    no_rows,
     note_of,
-    within,
+    told_in,
 )
 
 # What is done, how much, of how much, and its value: None where no episode has ended.
@@ -58,9 +57,8 @@ class Place(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What a chunk has left: its rows, its failed runs, and the steps of a traced run."""
+    """What a chunk has left beside its rows: its failed runs, and the steps of a traced run."""
 
-    rows: Arrays
     failures: list[Failure]
     trace: list[dict[str, Any]]
 
@@ -70,21 +68,47 @@ class Board:
 
     def __init__(self, runs: int, episodes: int, progress: Progress, listeners: Sequence[Listener] = ()):
         self.total, self.progress, self.listeners = runs * episodes, progress, listeners
+        self.log: RowLog | None = None  # the rows on disk
         self.frontier = Frontier()
-        self.recent: dict[int, deque[float]] = {}
+        self.recent: dict[int, np.ndarray] = {}
+        self.means: dict[int, float] = {}
         self.stop, self.lock = threading.Event(), threading.Lock()
 
-    def post(self, chunk: int, rows: Arrays) -> None:
+    def keep(self, log: RowLog) -> None:
+        """Rows go to this log from now on, before anybody else hears of them. Those that it has are told."""
+        for rows in log.known():
+            self.post(None, rows)
+        self.log = log
+
+    def post(self, chunk: int | None, rows: Arrays) -> None:
         """Episodes of a chunk. Those that are computed again, after a loss, are not told twice."""
         with self.lock:
             rows = self.frontier.take(rows)
-            self.recent.setdefault(chunk, deque(maxlen=RECENT)).extend(rows["discounted_return"])
             if len(rows["run"]):
-                for listener in self.listeners:
+                for listener in (*([self.log] if self.log else []), *self.listeners):
                     listener(rows)
-            means = [np.mean(values) for values in self.recent.values() if values]
-            recent = float(np.mean(means)) if means else None
+                if chunk is not None:
+                    values = [self.recent.get(chunk, np.zeros(0)), rows["discounted_return"]]
+                    self.recent[chunk] = np.concatenate(values)[-RECENT:]
+                    self.means[chunk] = float(self.recent[chunk].mean())
+            recent = sum(self.means.values()) / len(self.means) if self.means else None
             self.progress("episodes", int(self.frontier.ended.sum()), self.total, recent)
+
+    def usable(self, saved: Arrays | None, first: int, last: int, what: str) -> bool:
+        """Whether the log has the rows that were told before a checkpoint, on which it relies."""
+        if saved is None or self.log is None:
+            return saved is not None
+        with self.lock:
+            if self.log.has(first, told_in(saved, last - first)):
+                return True
+        warnings.warn(f"{what}: rows that it has told are lost; it is computed again.", stacklevel=2)
+        return False
+
+    def sync(self) -> None:
+        """The rows that were posted are on disk, whatever happens to the machine."""
+        if self.log is not None:
+            with self.lock:
+                self.log.sync()
 
 
 class Local:
@@ -154,12 +178,13 @@ def _compute(
     seconds: float,
     compiler: "_Compiler",
 ) -> Left:
-    saved, episodes = folder.load(number), work.experiment.episodes
+    saved, what = folder.load(number), f"{folder.path}: the checkpoint of chunk {number}"
     if saved is not None:
-        check_saved(work, (first, last), note_of(saved), f"{folder.path}: the checkpoint of chunk {number}")
+        check_saved(work, (first, last), note_of(saved), what)
+        saved = saved if board.usable(saved, first, last, what) else None
     with compiler.lock:
         chunk = Chunk(work, first, last, saved, compiler.program)
-    board.post(number, within(chunk.rows, episodes))
+    board.post(number, chunk.tell())
     unsaved, schedule = saved is None, Schedule(seconds)
     while not chunk.finished and not board.stop.is_set():
         with compiler.once():
@@ -168,11 +193,13 @@ def _compute(
         unsaved = True
         if schedule.due:
             with schedule.checkpoint():
+                board.sync()
                 folder.save(number, chunk.checkpoint(), chunk.over)
             unsaved = False
     if unsaved:
+        board.sync()
         folder.save(number, chunk.checkpoint(), chunk.over)
-    return Left(within(chunk.rows, episodes), chunk.failures, chunk.trace)
+    return Left(chunk.failures, chunk.trace)
 
 
 class _Compiler:
@@ -262,23 +289,23 @@ class Cluster:
                 continue
             kind, *content = self._receive()
             if kind == "load":
-                self._send(_newest(work, folder, *content, *spans[content[0]]))
+                self._send(_newest(work, folder, board, *content, *spans[content[0]]))
             elif kind == "block":
                 number, rows, saved, finished = content
                 board.post(number, rows)
                 if saved is not None:
+                    board.sync()
                     folder.keep(number, saved, finished and work.experiment.keep_beliefs == "no")
                 if finished and saved is not None:
-                    left[number] = _left(saved, work.experiment.episodes)
+                    left[number] = _left(saved)
             elif kind == "warning":
                 warnings.warn(*content, stacklevel=2)
             elif kind == "stopped":
                 break
         for number, (first, last) in enumerate(spans):
             if number not in left:  # stopped before it was finished, or before it started
-                saved = _newest(work, folder, number, first, last)
-                nothing = Left(no_rows(work), [], [])
-                left[number] = nothing if saved is None else _left(saved, work.experiment.episodes)
+                saved = _newest(work, folder, board, number, first, last)
+                left[number] = Left([], []) if saved is None else _left(saved)
         return [left[number] for number in range(len(spans))]
 
     def _send(self, message: Any) -> None:
@@ -295,21 +322,22 @@ class Cluster:
         return content if expected else (kind, *content)
 
 
-def _newest(work: Work, folder: Folder, number: int, first: int, last: int) -> bytes | None:
+def _newest(work: Work, folder: Folder, board: Board, number: int, first: int, last: int) -> bytes | None:
     """A chunk's newest checkpoint; its first one where other machines could not make that themselves."""
     saved = folder.newest(number)
     if saved is not None:
-        note = note_of(unpack(saved))
-        check_saved(work, (first, last), note, f"{folder.path}: the checkpoint of chunk {number}")
+        arrays, what = unpack(saved), f"{folder.path}: the checkpoint of chunk {number}"
+        check_saved(work, (first, last), note_of(arrays), what)
+        saved = saved if board.usable(arrays, first, last, what) else None
     if saved is None and work.experiment.prior:
         saved = pack(Chunk(work, first, last, None).checkpoint())
         folder.keep(number, saved)
     return saved
 
 
-def _left(saved: bytes, episodes: int) -> Left:
-    rows, failures, trace = left_by(unpack(saved))
-    return Left(within(rows, episodes), failures, trace)
+def _left(saved: bytes) -> Left:
+    _, failures, trace = left_by(unpack(saved))
+    return Left(failures, trace)
 
 
 def _portable(work: Work) -> tuple[Any, bytes]:

@@ -48,7 +48,7 @@ class Experiment(Generic[D, A]):
     seed: int = 0
     """Seed of the random numbers. Run i depends on the seed and on i alone."""
     chunk_size: int = 0
-    """Runs computed together. 0: chosen to suit the number of runs, the cores and the memory."""
+    """Runs computed together. 0: as suits runs, cores and memory."""
     keep_beliefs: Literal["auto", "yes", "no"] = "auto"
     """Keep final beliefs (needed to add episodes or for --prior). auto: only if they fit in half of the free
     disk."""

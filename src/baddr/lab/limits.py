@@ -31,6 +31,18 @@ def refuse_rows(runs: int, episodes: int) -> None:
         )
 
 
+def refuse_disk(runs: int, episodes: int, free: int) -> None:
+    """The rows of all runs are on disk twice when the table is written: in the log, and as the table."""
+    each = BYTES_PER_ROW * episodes
+    if runs * each > free:
+        fit = free // each
+        instead = f"{fit:,} runs" if fit else f"{free // (runs * BYTES_PER_ROW):,} episodes"
+        raise UserError(
+            f"{runs:,} runs of {episodes:,} episodes leave rows of {gib(runs * each)}, and the disk has "
+            f"{gib(free)} free: at most {instead} fit; choose another disk with --out."
+        )
+
+
 def domain_problems(settings: Any) -> list[str]:
     """What is wrong with a domain's settings. Of those of this package, sizes that nothing could hold are,
     whatever the domain itself says about them."""

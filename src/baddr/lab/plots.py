@@ -11,7 +11,8 @@ from baddr.domains.entry import Names
 from baddr.errors import UserError
 from baddr.files.tables import Arrays
 from baddr.files.writing import file_name, write
-from baddr.lab.columns import MEAN, histograms, means
+from baddr.lab.certainty import never_seen
+from baddr.lab.columns import MEAN, SEEN, STD, entries, histograms, stems
 from baddr.lab.statistics import default_window, learning_curve, per_run
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the first is the paper's blue.
@@ -52,7 +53,8 @@ def plot_run(
 ) -> None:
     """One result: its learning curve and, below it, what was believed of the model as it learned."""
     check_formats(paths)
-    believed = [name.partition(MEAN)[0] for name in means(columns)]
+    known = [quantity.name for quantity in names.model]
+    believed = sorted(stems(columns), key=lambda stem: stem not in known)  # what has a name first
     figure, axes = _figure(2 if believed else 1)
     window = max(1, (int(columns["episode"].max()) + 1) // 8)  # wide bands are quieter with few points
     _draw_curves(axes[0], {title: columns}, window, optimum, lines)
@@ -111,37 +113,56 @@ def draw_optimum(axes: Any, bounds: tuple[float, float], label: str = "optimum")
 
 def plot_belief(columns: Arrays, title: str, path: Path, names: Names = NOTHING) -> None:
     """What the belief says about the model, episode by episode: median and central 90 % of the runs, with the
-    truth where it is known.
+    truth where it is known; and below it how certain the belief is of that.
 
-    Draws the columns NAME_mean_I of the results, and nothing where there are none.
+    Draws the columns NAME_mean_I and NAME_std_I of the results, and nothing where there are none.
     """
-    stems = list(dict.fromkeys(name.partition(MEAN)[0] for name in means(columns)))
-    if not stems:
+    panels: list[tuple[str, Any]] = []
+    for stem in stems(columns):
+        panels += [(stem, _draw_means), (stem, _draw_spread)][: 2 if entries(columns, stem, STD) else 1]
+    if not panels:
         return
-    figure, axes = _figure(len(stems))
-    for stem, ax in zip(stems, axes, strict=True):
-        _draw_means(ax, columns, stem, names)
+    figure, axes = _figure(len(panels))
+    for (stem, draw), ax in zip(panels, axes, strict=True):
+        draw(ax, columns, stem, names)
     axes[0].set_title(title)
     _finish(figure, [path])
 
 
 def _draw_means(axes: Any, columns: Arrays, stem: str, names: Names) -> None:
     quantity = names.quantity(stem)
-    mine = [name for name in means(columns) if name.partition(MEAN)[0] == stem]
+    mine = entries(columns, stem, MEAN)
     truths = {quantity.true_value(i) for i in range(len(mine))}
     for i, name in enumerate(mine):
-        table = per_run(columns, name)
-        low, middle, high = np.nanquantile(table, [0.05, 0.5, 0.95], axis=0)
-        episode = 1 + np.arange(table.shape[1])
-        colour, truth = COLOURS[i % len(COLOURS)], quantity.true_value(i)
+        truth = quantity.true_value(i)
         own = f" (truth: {truth:.3g})" if truth is not None and len(truths) > 1 else ""
-        axes.plot(episode, middle, STYLES[i % len(STYLES)], color=colour, label=quantity.entry(i) + own)
-        axes.fill_between(episode, low, high, color=colour, alpha=0.2, linewidth=0)
+        colour = _draw_runs(axes, per_run(columns, name), i, quantity.entry(i) + own)
         if own:
             axes.axhline(truth, color=colour, linestyle=LINES[0], linewidth=1.2)
     if len(truths) == 1 and (truth := truths.pop()) is not None:
         axes.axhline(truth, color=GREY, linestyle=LINES[0], linewidth=1.2, label=f"truth: {truth:.3g}")
     axes.set(xlabel="episode", ylabel=f"{quantity.title}\nmedian and 90 % of the runs")
+
+
+def _draw_spread(axes: Any, columns: Arrays, stem: str, names: Names) -> None:
+    """The belief's standard deviation, and who never saw what it is about."""
+    quantity = names.quantity(stem)
+    seen = entries(columns, stem, SEEN)
+    for i, name in enumerate(entries(columns, stem, STD)):
+        never = int(np.sum(never_seen(per_run(columns, seen[i])))) if i < len(seen) else 0
+        said = f" (never seen by {never} run{'s' * (never != 1)})" if never else ""
+        _draw_runs(axes, per_run(columns, name), i, quantity.entry(i) + said)
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="episode", ylabel=f"{quantity.title}\nstandard deviation of the belief")
+
+
+def _draw_runs(axes: Any, table: np.ndarray, i: int, label: str) -> str:
+    """Line number i: median and central 90 % of the runs; its colour."""
+    low, middle, high = np.nanquantile(table, [0.05, 0.5, 0.95], axis=0)
+    episode, colour = 1 + np.arange(table.shape[1]), COLOURS[i % len(COLOURS)]
+    axes.plot(episode, middle, STYLES[i % len(STYLES)], color=colour, label=label)
+    axes.fill_between(episode, low, high, color=colour, alpha=0.2, linewidth=0)
+    return colour
 
 
 def plot_histograms(columns: Arrays, title: str, folder: Path, names: Names = NOTHING) -> None:
@@ -170,7 +191,7 @@ def _draw_histogram(figure: Any, axes: Any, columns: Arrays, name: str, names: N
     edges = 0.5 + np.arange(mass.shape[1] + 1), np.linspace(0, 1, len(bins) + 1)
     image = axes.pcolormesh(*edges, mass * len(bins), cmap="Blues", vmin=0)
     figure.colorbar(image, ax=axes, label="density, mean over runs", pad=0.02)
-    mine = [column for column in means(columns) if column.partition(MEAN)[0] == name]
+    mine = entries(columns, name, MEAN)
     if mine:
         mean = np.nanmean([np.nanmean(per_run(columns, column), axis=0) for column in mine], axis=0)
         axes.plot(

@@ -33,13 +33,13 @@ from baddr.fast.pretrain import Fit
 from baddr.fast.pretrain_latent import LatentFit
 from baddr.files.rows import RowLog
 from baddr.files.store import KEPT, Folder
-from baddr.files.tables import joined, write_table
 from baddr.files.writing import write
 from baddr.lab.build import build, build_domain, seconds
-from baddr.lab.chunk import Work
+from baddr.lab.chunk import Work, no_rows
 from baddr.lab.engine import Board, Cluster, Listener, Local, Place, Progress, Ray
 from baddr.lab.experiment import AnyExperiment, to_config
-from baddr.lab.limits import refuse_memory, refuse_time
+from baddr.lab.limits import refuse_disk, refuse_memory, refuse_time
+from baddr.lab.measure import has_no_figure, pace
 from baddr.lab.prior import copy_prior, prior_of, with_absolute_prior
 from baddr.lab.same import check_grown, check_same, check_streams
 from baddr.lab.sources import sources_of
@@ -141,11 +141,17 @@ def resolve(
     domain, place = build_domain(experiment), place or LOCAL.place()
     experiment, built = sized(experiment, domain, place)
     if disk is not None:
-        experiment = replace(experiment, keep_beliefs=choose_keeping(experiment, built.life, place, disk))
+        experiment = _fitted(experiment, built.life, place, disk)
     check(experiment, domain, built.life)
     compile(Work(experiment, built.life))
     life, test = built.train(None if progress is None else partial(progress, "pretraining"))
     return Resolved(experiment, domain, life, test)
+
+
+def _fitted(experiment: AnyExperiment, life: Life, place: Place, disk: int) -> AnyExperiment:
+    """The experiment, if its rows and its checkpoints fit the disk; whether beliefs are kept is settled."""
+    refuse_disk(experiment.runs, experiment.episodes, disk)
+    return replace(experiment, keep_beliefs=choose_keeping(experiment, life, place, disk))
 
 
 def given(experiment: AnyExperiment, agent: Agent, place: Place) -> Resolved:
@@ -160,17 +166,26 @@ def given(experiment: AnyExperiment, agent: Agent, place: Place) -> Resolved:
     return Resolved(replace(experiment, chunk_size=size, keep_beliefs="no"), domain, life, None)
 
 
-def estimate(experiment: AnyExperiment, engine: Local | Ray = LOCAL) -> dict[str, Any]:
-    """What `run` would do, and about what it would take."""
+def estimate(
+    experiment: AnyExperiment, engine: Local | Ray = LOCAL, disk: int | None = None, measured: bool = False
+) -> dict[str, Any]:
+    """What `run` would do, and about what it would take. Refuses what does not fit the memory, or a `disk`
+    with so many bytes free. `measured`: a few steps are computed where no figure is known."""
     experiment.check()
     with engine.opened() as opened:
         place, resources = opened.place(), opened.resources
     domain = build_domain(experiment)
     experiment, built = sized(experiment, domain, place)
+    if disk is not None:
+        experiment = _fitted(experiment, built.life, place, disk)
     plan = Spans().grown(experiment.runs, experiment.chunk_size)
     at_a_time = experiment.chunk_size * min(place.workers, len(plan))
     kept = at_a_time if experiment.keep_beliefs == "no" else experiment.runs
-    alone = seconds(experiment, domain.pomdp.horizon, place.platform)
+    alone, how = seconds(experiment, domain.pomdp.horizon, place.platform), ""
+    if measured and isinstance(engine, Local) and has_no_figure(experiment, place.platform):
+        found = pace(experiment, built.life)
+        alone, how = found.of_chunk(experiment, domain.pomdp.horizon) * len(plan), found.text
+        refuse_time(alone / place.workers, experiment.runs)
     return {
         "device": place.platform,
         "chunks": len(plan),
@@ -178,6 +193,7 @@ def estimate(experiment: AnyExperiment, engine: Local | Ray = LOCAL) -> dict[str
         "memory_bytes": built.life.bytes_per_run() * at_a_time,
         "disk_bytes": KEPT * built.life.bytes_of_state() * kept,
         "seconds": alone / min(place.workers, len(plan)),
+        "measured": how,
         "engine": resources,
     }
 
@@ -295,15 +311,16 @@ def _run(
     board: Board,
 ) -> list[Failure]:
     started = time.monotonic()
-    rows = RowLog(folder.rows, folder.episodes)
-    board.listeners = (rows, *board.listeners)
-    with _stop_on_signals(board.stop), _measured(test, board) as measured, closing(rows):
-        spans = spans_in(manifest["chunks"], folder.manifest)
-        left = engine.compute(work, spans, folder, board, float(SECONDS_BETWEEN_CHECKPOINTS))
-    manifest["wall_seconds"] += round(time.monotonic() - started, 3)
+    folder.drop_damaged_table(manifest)
+    with _stop_on_signals(board.stop), _measured(test, board) as measured:
+        with closing(RowLog(folder.rows, folder.episodes)) as rows:
+            board.keep(rows)
+            spans = spans_in(manifest["chunks"], folder.manifest)
+            left = engine.compute(work, spans, folder, board, float(SECONDS_BETWEEN_CHECKPOINTS))
+            manifest["wall_seconds"] += round(time.monotonic() - started, 3)
+            folder.write_table(rows.table(lambda: no_rows(work)), manifest)
+            rows.remove()
     failures = [failure for chunk in left for failure in chunk.failures]
-    write_table(folder.episodes, joined([chunk.rows for chunk in left]))
-    rows.remove()
     trace = [step for chunk in left for step in chunk.trace]
     if trace:
         write(folder.path / "trace.jsonl", "".join(json.dumps(step) + "\n" for step in trace).encode())

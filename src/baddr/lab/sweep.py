@@ -95,7 +95,7 @@ def is_complete(part: Part) -> bool:
     """Whether nothing is left to compute."""
     if not part.folder.config.exists():
         return False
-    return _grown(part) == of_folder(part.folder) and part.folder.read_manifest().get("status") == "complete"
+    return _grown(part) == of_folder(part.folder) and part.folder.is_whole
 
 
 def compute(part: Part, progress: Any) -> list[Any]:

@@ -95,7 +95,7 @@ class JsonLines:
     def _read(self) -> int:
         """Take note of the episodes in the file; the length of its whole lines."""
         length = 0
-        for line in self.log.read().splitlines(keepends=True):
+        for line in self.log.lines():
             try:
                 known = line.endswith(b"\n") and self._is_next(json.loads(line))
             except (ValueError, KeyError, TypeError):
@@ -124,12 +124,13 @@ class Events:
             spans = spans_in(self.folder.read_manifest().get("chunks"), self.folder.manifest)
             spans = dict.fromkeys([*spans, (0, spans.runs)])
             self.curves = [_Curve(self.folder.path / TENSORBOARD, *span) for span in spans]
+        low, high = int(rows["run"].min()), int(rows["run"].max())
         for curve in self.curves:
-            curve.add(rows)
+            if curve.first <= high and low < curve.last:
+                curve.add(rows)
 
     def close(self) -> None:
-        for curve in self.curves:
-            curve.log.close()
+        """Their files are open only while they grow: there is one for each chunk."""
 
 
 class _Curve:
@@ -138,9 +139,9 @@ class _Curve:
         self.log = Log(path / f"runs-{first}-{last - 1}" / "events.out.tfevents.baddr")
         content = self.log.read()
         lengths = list(_whole_records(content))
-        self.log.open(lengths[-1] if lengths else 0)
+        self.length = lengths[-1] if lengths else 0
         if not lengths:
-            self.log.append(_record(file_version="brain.Event:2"))
+            self._append(_record(file_version="brain.Event:2"))
         self.written = max(0, len(lengths) - 1)  # episodes in the file
         self.sums: dict[int, dict[str, float]] = {}
         self.counts: dict[int, int] = {}
@@ -161,7 +162,15 @@ class _Curve:
             events.append(_record(step=self.written, summary=_scalars(means)))
             self.written += 1
         if events:
-            self.log.append(b"".join(events))
+            self._append(b"".join(events))
+
+    def _append(self, records: bytes) -> None:
+        self.log.open(self.length)
+        try:
+            self.log.append(records)
+        finally:
+            self.log.close()
+        self.length += len(records)
 
 
 # TensorBoard's files: its own events in its own frames, appended to one file that may end anywhere. (Its

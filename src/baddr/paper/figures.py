@@ -274,7 +274,7 @@ def with_tree(published: Curve) -> Curve:
 
 def latent(sizes: Sizes, domain: Any, runs: int, episodes: int, **others: Any) -> Curve:
     """Agent latent, planning as the paper does: no claim is about it."""
-    quick, style = {"runs": runs, "episodes": episodes}, (PURPLE, "-", "P")
+    quick, style = {"runs": runs, "episodes": episodes}, (PURPLE, "-.", "P")
     return curve(sizes, "latent", "latent (ours)", domain, "latent", quick, style=style, **others)
 
 

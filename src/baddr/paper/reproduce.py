@@ -103,7 +103,7 @@ class Reproduction(Folder):
         if timed:
             return self.timing(name).exists()
         part = self.part(name)
-        return part.manifest.exists() and part.read_manifest().get("status") == "complete"
+        return part.is_whole
 
 
 def is_reproduction(path: Path) -> bool:

@@ -33,6 +33,10 @@ class Reach(eqx.Module):
     into: Int[Array, "A S most"]  # the transitions by a that enter s'
     place: Int[Array, " n"]  # of a transition, in a table [a, s, s']
 
+    def only(self, who: Int[Array, " k"]) -> "Reach":
+        """Of these members."""
+        return Reach(self.start, self.s, self.p[:, who], self.into, self.place)
+
     def mean(self, weights: Float[Array, " K"]) -> Float[Array, "A S S"]:
         """p(s' | s, a) of members of these weights."""
         A, S, _ = self.into.shape
@@ -66,6 +70,13 @@ class Bank(Posterior):
 
         own = [x for x, differs in zip(leaves, self.differs, strict=True) if differs]
         return jax.vmap(one)(own, jnp.arange(self.num_members))
+
+    def only(self, who: Int[Array, " k"]) -> "Bank":
+        """The bank of these members, as often as they are named."""
+        leaves, tree = jax.tree.flatten(self.members)
+        own = [x[who] if differs else x for x, differs in zip(leaves, self.differs, strict=True)]
+        reach = None if self.reach is None else self.reach.only(who)
+        return Bank(tree.unflatten(own), self.differs, who.shape[0], reach)
 
     def prior(self, key: Key[Array, ""]) -> LogWeights:
         return jnp.full((self.num_members,), -np.log(self.num_members), float)

@@ -17,6 +17,7 @@ from baddr.core.particles import Particles
 from baddr.core.pomdp import Action, Dynamics, Observation, all_vectors
 from baddr.errors import UserError
 from baddr.posteriors.bank import LOWEST, Bank, Reach, normalised
+from baddr.posteriors.pool import Held, Pool, members_of, weights_of
 
 Table = Float[Array, "S K"]  # log p(s, k | h)
 TINY = 1e-37
@@ -28,23 +29,26 @@ class ExactFilter:
 
     num_particles: int  # one for each state
     learn_terminal: bool = True
+    rejuvenate: bool = False  # the members that a run holds are exchanged with others of a pool
+    history: int = 8192
 
     def refuse(self, posterior: Any) -> None:
         """One sentence about a posterior that is no bank."""
-        if not isinstance(posterior, Bank):
+        if not isinstance(posterior, Bank | Pool):
             raise UserError(
                 "The exact filter weighs the members of a bank: it is for --agent bank. Other agents take "
                 "--filter.kind importance or rejection."
             )
 
     def initial_belief(self, key: Key[Array, ""], gba: GBAPOMDP) -> Particles:
-        bank, start = bank_and_reach(gba)[0], bank_and_reach(gba)[1].start
-        return from_table(gba, jnp.log(start)[:, None] + bank.prior(key)[None])
+        theta = gba.posterior.prior(key)
+        reach = _reach(gba)
+        return from_table(gba, jnp.log(reach.start)[:, None] + weights_of(theta)[None], theta)
 
     def next_episode(self, key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Particles:
         """States from p_s0, whatever the last ones were; members keep their weights."""
-        _, reach = bank_and_reach(gba)
-        return from_table(gba, jnp.log(reach.start)[:, None] + of_members(table_of(belief))[None])
+        table = jnp.log(_reach(gba).start)[:, None] + of_members(table_of(belief))[None]
+        return from_table(gba, table, belief.states.theta)
 
     def update(
         self,
@@ -56,15 +60,15 @@ class ExactFilter:
         learn: Bool[Array, ""] | bool = True,
         active: Bool[Array, ""] | bool = True,
     ) -> tuple[Particles, Info]:
-        bank, reach = bank_and_reach(gba)
-        before = table_of(belief)
-        predicted, joint = step(gba, bank, reach, before, a, o)
+        bank, before, theta = members_of(gba, belief), table_of(belief), belief.states.theta
+        assert bank.reach is not None
+        predicted, joint = step(gba, bank, bank.reach, before, a, o)
         log_evidence = jax.nn.logsumexp(joint)
         impossible = jnp.isneginf(log_evidence)
         joint = jnp.where(impossible, predicted, joint)
         # Without learning the states are what they are, and members keep their weights.
         apart = jax.nn.logsumexp(joint, axis=1)[:, None] + of_members(before)[None]
-        after = from_table(gba, jnp.where(learn & ~impossible, joint, apart))
+        after = from_table(gba, jnp.where(learn & ~impossible, joint, apart), theta)
         after = jax.tree.map(lambda new, old: jnp.where(active, new, old), after, belief)
         return after, Info(
             effective_sample_size=after.effective_sample_size(),
@@ -104,16 +108,19 @@ def likelihood(
 
 
 def table_of(belief: Particles) -> Table:
-    theta = belief.states.theta
+    theta = weights_of(belief.states.theta)
     return jnp.where(theta > LOWEST / 2, belief.log_weights[:, None] + theta, -jnp.inf)
 
 
-def from_table(gba: GBAPOMDP, table: Table) -> Particles:
-    """The particles that a table (of any sum) stands for. A state of no weight has the weights of all."""
+def from_table(gba: GBAPOMDP, table: Table, like: Any) -> Particles:
+    """The particles that a table (of any sum) stands for, about the members of a theta. A state of no weight
+    has the weights of all."""
     log_weights = jax.nn.logsumexp(table, axis=1)
     total = jax.nn.logsumexp(log_weights)
     all_members = normalised(of_members(table), jnp.full(table.shape[1:], LOWEST))
     theta = normalised(table, jnp.broadcast_to(all_members, table.shape))
+    if isinstance(like, Held):
+        theta = Held(jnp.broadcast_to(like.who.reshape(-1, table.shape[1])[:1], table.shape), theta)
     states = AugmentedState(jnp.asarray(all_vectors(gba.state_sizes)), theta)
     return Particles(states, log_weights - total)
 
@@ -123,7 +130,8 @@ def of_members(table: Table) -> Float[Array, " K"]:
     return jax.nn.logsumexp(table, axis=0)
 
 
-def bank_and_reach(gba: GBAPOMDP) -> tuple[Bank, Reach]:
-    bank: Any = gba.posterior
-    assert isinstance(bank, Bank) and bank.reach is not None, "the exact filter needs a bank with its reach"
-    return bank, bank.reach
+def _reach(gba: GBAPOMDP) -> Reach:
+    posterior: Any = gba.posterior
+    reach = posterior.bank.reach if isinstance(posterior, Pool) else members_of(gba, None).reach
+    assert reach is not None
+    return reach

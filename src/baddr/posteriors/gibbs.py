@@ -18,15 +18,16 @@ from jaxtyping import Array, Bool, Float, Key
 
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.pomdp import all_vectors, feature_vector, flat_index
-from baddr.core.rejuvenation import Codes, Memory, Moves, Rejuvenation
+from baddr.core.rejuvenation import Moves
 from baddr.posteriors.dirichlet import Counts, Dirichlet
 from baddr.posteriors.factored import log_evidence
+from baddr.posteriors.memory import Codes, Memory, ParticleMoves
 from baddr.posteriors.paths import Tables, draw_paths
 
 Rows = tuple[tuple[int, int], ...]
 
 
-class GibbsCounts(Rejuvenation):
+class GibbsCounts(ParticleMoves):
     """For the tabular `Dirichlet`."""
 
     prior: Counts

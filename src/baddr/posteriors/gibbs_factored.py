@@ -17,9 +17,10 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.pomdp import all_vectors, feature_vector
-from baddr.core.rejuvenation import Codes, Memory, Moves, Rejuvenation
+from baddr.core.rejuvenation import Moves
 from baddr.posteriors.factored import Edges, Factored, FactoredCounts, Layout, Table
 from baddr.posteriors.gibbs import relabellings
+from baddr.posteriors.memory import Codes, Memory, ParticleMoves
 from baddr.posteriors.paths import Tables, draw_paths
 
 TOGGLES_PER_EDGE = 2
@@ -49,7 +50,7 @@ class Flat:
     known_O: Float[np.ndarray, "A S Z"]
 
 
-class GibbsFactored(Rejuvenation):
+class GibbsFactored(ParticleMoves):
     """For `Factored`, whose states can be listed."""
 
     posterior: Factored

@@ -13,6 +13,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
+from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.particles import Particles
 from baddr.core.pomdp import Transition, flat_index
 from baddr.core.posterior import Posterior, Theta, sample
@@ -22,9 +23,10 @@ from baddr.posteriors.dropout import Dropout
 from baddr.posteriors.factored import Factored, FactoredCounts, entries
 from baddr.posteriors.frozen import Frozen
 from baddr.posteriors.known import Known
-from baddr.posteriors.latent import Latent
+from baddr.posteriors.latent import Gaussian, Latent
 from baddr.posteriors.mixture import Mixture, part_weights
 from baddr.posteriors.partial import Partial
+from baddr.posteriors.pool import Pool, distinct_weights
 
 NUM_DRAWS = 64  # of models, for a moment that has no closed form
 NUM_NETWORK_DRAWS = 8  # of a particle: moments are read as averages over many particles
@@ -123,12 +125,24 @@ def _(posterior: Factored, theta: FactoredCounts, step: Transition, draws: Draws
 Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Any]]
 
 
-def described(describe: Describe, posterior: Posterior) -> Describe:
-    """`describe` for beliefs under this posterior: of a bank member by member, so that nothing is drawn, and
-    of a mixture also how likely its parts are."""
+def described(describe: Describe | None, posterior: Posterior) -> Describe | None:
+    """`describe` for beliefs under this posterior, and what the posterior itself has to tell: a bank, how
+    many members count; a mixture, how likely its parts are; `Latent`, mean and standard deviation of z.
+
+    A bank is described member by member, so that nothing is drawn.
+    """
+    if isinstance(posterior, Pool):
+        return partial(_by_held, describe or _nothing)
     if isinstance(posterior, Bank):
-        return partial(_by_member, describe)
-    return partial(_by_part, describe) if isinstance(posterior, Mixture) else describe
+        return partial(_by_member, describe or _nothing)
+    if isinstance(posterior, Mixture):
+        return partial(_by_part, describe or _nothing)
+    return partial(_with_latent, describe or _nothing) if latent_place(posterior) is not None else describe
+
+
+def _nothing(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> dict[str, Any]:
+    """What is told of a domain that has no `describe`."""
+    return {}
 
 
 def _by_member(
@@ -140,8 +154,43 @@ def _by_member(
     return model | {"effective_members": members.effective_sample_size()}
 
 
+def _by_held(
+    describe: Describe, key: Key[Array, ""], posterior: Posterior, belief: Particles
+) -> dict[str, Any]:
+    """Of members that are held: one of them in several places counts once."""
+    assert isinstance(posterior, Pool)
+    who, w = belief.states.theta.who[0], belief.weights @ jnp.exp(belief.states.theta.log_weights)
+    s = jnp.broadcast_to(belief.states.s[:1], (len(who), *belief.states.s.shape[1:]))
+    model = describe(key, Member(posterior.bank), Particles(AugmentedState(s, who), jnp.log(w)))
+    return model | {"effective_members": 1 / jnp.sum(w * distinct_weights(who, w))}
+
+
 def _by_part(
     describe: Describe, key: Key[Array, ""], posterior: Posterior, belief: Particles
 ) -> dict[str, Any]:
     assert isinstance(posterior, Mixture)
     return describe(key, posterior, belief) | {"part_weight": part_weights(posterior, belief)}
+
+
+def _with_latent(
+    describe: Describe, key: Key[Array, ""], posterior: Posterior, belief: Particles
+) -> dict[str, Any]:
+    place, theta = latent_place(posterior), belief.states.theta
+    mean, std = latent_moments(theta[place] if isinstance(posterior, Partial) else theta, belief.weights)
+    return describe(key, posterior, belief) | {"z_mean": mean, "z_std": std}
+
+
+def latent_place(posterior: Posterior) -> int | None:
+    """Which half of theta is a Gaussian over z, where a half of D is given; 0 also where all of theta is."""
+    halves = (posterior.transition, posterior.observation) if isinstance(posterior, Partial) else (posterior,)
+    return next((i for i, half in enumerate(halves) if isinstance(half, Latent)), None)
+
+
+def latent_moments(
+    theta: Gaussian, weights: Float[Array, " n"]
+) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """Mean and standard deviation of each number of z over the mixture of all particles' Gaussians."""
+    w = weights[:, None]
+    mean = jnp.sum(w * theta.mean, axis=0)
+    own = jnp.sum(theta.factor**2, axis=-1)
+    return mean, jnp.sqrt(jnp.sum(w * (own + (theta.mean - mean[None]) ** 2), axis=0))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, UInt
 
-from baddr.core.rejuvenation import Codes, Memory, Step
+from baddr.posteriors.memory import Codes, Memory, Step
 
 FEW_STATES = 8  # of which running sums are written out
 

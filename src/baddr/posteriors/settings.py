@@ -123,9 +123,15 @@ class BankSettings:
 
     members: int = 1024
     """Simulators that are drawn from the prior, once for all runs. Their weights are all that is learned."""
+    pool: int = 16384
+    """With --filter.rejuvenate: simulators that are drawn from the prior in all. A run holds as many of them
+    as there are members, and exchanges them where few count."""
 
     def problems(self) -> list[str]:
-        return wrong((self.members >= 1, "bank.members must be at least 1"))
+        return wrong(
+            (self.members >= 1, "bank.members must be at least 1"),
+            (self.pool >= 1, "bank.pool must be at least 1"),
+        )
 
 
 @dataclass(frozen=True)
@@ -134,11 +140,19 @@ class Exact:
 
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
+    rejuvenate: bool = False
+    """Exchange members by exact Metropolis steps at the end of an episode where few of them count. Each run
+    then holds --bank.members of the --bank.pool simulators."""
+    history: int = 8192
+    """Steps that a run remembers for --filter.rejuvenate. It exchanges none any more when these are full."""
+
+    def problems(self) -> list[str]:
+        return wrong((self.history >= 1, "filter.history must be at least 1"))
 
     def build(self, domain: Any) -> Any:
         from baddr.posteriors.exact_filter import ExactFilter
 
-        return ExactFilter(domain.pomdp.num_states, self.learn_terminal)
+        return ExactFilter(domain.pomdp.num_states, self.learn_terminal, self.rejuvenate, self.history)
 
 
 @dataclass(frozen=True)

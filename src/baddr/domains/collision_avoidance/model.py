@@ -180,6 +180,7 @@ def make_domain(settings: CollisionAvoidanceSettings) -> Domain:
         graphs={"default": graph(expected, total), "uncertain-observation": uncertain},
         is_legal=is_legal,
         describe=partial(describe, size=size),
+        shows=shows,
         names=names(settings),
         renderer=RENDERER,
     )
@@ -198,10 +199,21 @@ def believed_policy(D: SplitDynamics, size: int) -> Policy:
 
 
 def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles, size: int) -> dict[str, Array]:
-    """The mean over D ~ p(.; theta) of all particles of the obstacle's policy (down, stay, up)."""
+    """Mean and standard deviation over D ~ p(.; theta) of all particles of the obstacle's policy (down, stay,
+    up).
+
+    Counts draw their expected model: their own uncertainty is then no part of the standard deviation.
+    """
 
     def one(key: Key[Array, ""], theta) -> Array:
         return believed_policy(split(sample(posterior, key, theta)), size)
 
     p = jax.vmap(one)(jr.split(key, belief.num_particles), belief.states.theta)
-    return {"obstacle_mean": jnp.sum(belief.weights[:, None] * p, axis=0)}
+    w = belief.weights[:, None]
+    mean = jnp.sum(w * p, axis=0)
+    return {"obstacle_mean": mean, "obstacle_std": jnp.sqrt(jnp.sum(w * (p - mean[None]) ** 2, axis=0))}
+
+
+def shows(s: State, a: Action, s_next: State, o: Observation) -> dict[str, Bool[Array, " moves"]]:
+    """Where the obstacle seems to be is seen at every step."""
+    return {"obstacle": jnp.ones((3,), bool)}

@@ -92,6 +92,7 @@ def make_domain(settings: FactoredTigerSettings) -> Domain:
         counts=flat_counts() if irrelevant <= MOST_FEATURES_OF_A_TABLE else None,
         graphs={"default": prior},
         describe=describe,
+        shows=tiger.shows,
         names=names(settings),
         renderer=RENDERER,
     )

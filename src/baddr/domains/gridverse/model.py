@@ -183,6 +183,7 @@ def make_domain(settings: GridverseSettings) -> Domain:
         learned="T",
         leaf_value=leaf_value if settings.leaf == "distance" else None,
         describe=describe,
+        shows=shows,
         names=names(settings),
         renderer=RENDERER,
     )
@@ -211,3 +212,8 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
     average = lambda x: jnp.sum(belief.weights * jnp.mean(x, axis=1))[None]
     variance = average(second) - average(mean) ** 2
     return {"advance_mean": average(mean), "advance_std": jnp.sqrt(jnp.maximum(variance, 0))}
+
+
+def shows(s: State, a: Action, s_next: State, o: Observation) -> dict[str, Bool[Array, " 1"]]:
+    """Who walks sees how far."""
+    return {"advance": (a == FORWARD)[None]}

@@ -206,6 +206,7 @@ def make_domain(settings: RoadRacingSettings) -> Domain:
         counts=dirichlet_counts(expected, pomdp, total) if fits else None,
         graphs={"default": graph(lanes, total), "figure": figure_graph(lanes, total)},
         describe=describe,
+        shows=shows,
         names=names(settings),
         renderer=RENDERER,
     )
@@ -246,3 +247,9 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
     mean = jnp.sum(w * p, axis=0)
     variance = jnp.sum(w * (p - mean[None]) ** 2, axis=0)
     return {"speed_mean": mean, "speed_std": jnp.sqrt(variance)}
+
+
+def shows(s: State, a: Action, s_next: State, o: Observation) -> dict[str, Bool[Array, " lanes"]]:
+    """The car ahead is seen; and a car is met, or not, in the lane that the agent tries to enter."""
+    lane = jnp.arange(s.shape[-1] - 1)
+    return {"speed": (lane == s_next[0]) | (lane == s[0] + a - STAY)}

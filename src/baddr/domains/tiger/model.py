@@ -112,6 +112,7 @@ def make_domain(settings: TigerSettings) -> Domain:
         counts=tables(hearing, KNOWN),
         graphs={"default": graph(hearing)},
         describe=describe,
+        shows=shows,
         names=names(settings),
         renderer=RENDERER,
     )
@@ -146,6 +147,11 @@ def describe(key: Key[Array, ""], posterior: Posterior, belief: Particles) -> di
     if draws is not None:
         model["accuracy_histogram"] = histogram(draws, w[:, :, None] / (draws.shape[1] * draws.shape[2]))
     return model
+
+
+def shows(s: State, a: Action, s_next: State, o: Observation) -> dict[str, Bool[Array, " sides"]]:
+    """A noise tells of the accuracy behind the door where the tiger is not."""
+    return {"accuracy": (a == LISTEN) & (jnp.arange(2) == s[0])}
 
 
 def histogram(p: Float[Array, "..."], mass: Float[Array, "..."]) -> Float[Array, " bins"]:
