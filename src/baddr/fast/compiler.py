@@ -13,6 +13,7 @@ from baddr.fast.tuning import SMALL_LOOP_BYTES, SMALL_PROGRAM_BYTES
 # its training twice as much). The other turns a sum into one of partial sums, a kernel more for each.
 NOT_FOR_SMALL = "cpu-parallel-task-assigner,tree_reduction_rewriter"
 SMALL_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
+LEVEL = "xla_backend_optimization_level"
 
 
 def compile_small_loops() -> bool:
@@ -38,15 +39,14 @@ def small_loops_are_compiled() -> bool:
 
 
 def options(level: int, small: bool) -> dict[str, Any] | None:
-    """For a compiler on this machine. The higher LLVM's level, the longer it takes."""
+    """For a compiler on this machine. The higher LLVM's level, the longer it takes. A level that the user
+    asks for in XLA_FLAGS stays."""
     from baddr.fast.backend import on_cpu
 
     if not on_cpu():
         return None
-    return {
-        "xla_backend_optimization_level": level,
-        "xla_disable_hlo_passes": NOT_FOR_SMALL if small else "",
-    }
+    asked = LEVEL in os.environ.get("XLA_FLAGS", "")
+    return {"xla_disable_hlo_passes": NOT_FOR_SMALL if small else ""} | ({} if asked else {LEVEL: level})
 
 
 @functools.cache
