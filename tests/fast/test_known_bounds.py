@@ -12,21 +12,23 @@ from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.belief_tree.nodes import TableNodes, bounds_of
 from baddr.posteriors import Known
 
-S, A, Z, DISCOUNT, HORIZON = 3, 2, 2, 0.5, 5  # gamma^horizon = .03: long
+S, A, Z, HORIZON = 3, 2, 2, 5
+LONG, SHORT = 0.5, 0.95  # discounts: gamma^horizon is .03 or .77
 
 
-def model(seed: int, rewards: float):
+def model(seed: int, rewards: float, discount: float):
     draw = np.random.default_rng(seed)
     T, O = draw.dirichlet(np.ones(S), (S, A)), draw.dirichlet(0.3 * np.ones(Z), (A, S))
     R, p0 = draw.normal(size=(S, A, S)) + rewards, draw.dirichlet(np.ones(S))
-    domain = from_tables(T, O, R, p0, DISCOUNT, horizon=HORIZON)
+    domain = from_tables(T, O, R, p0, discount, horizon=HORIZON)
     return domain.pomdp, p0
 
 
+@pytest.mark.parametrize("discount", [LONG, SHORT])
 @pytest.mark.parametrize(("seed", "rewards"), [(0, 0.0), (1, 3.0), (2, -3.0)])
-def test_the_value_lies_between_them(seed, rewards):
+def test_the_value_lies_between_them(seed, rewards, discount):
     """Rewards of both signs: a policy that goes on for ever earns or loses something after the last step."""
-    pomdp, p0 = model(seed, rewards)
+    pomdp, p0 = model(seed, rewards, discount)
     gba = GBAPOMDP(pomdp, Known(pomdp.dynamics))
     bounds = known_bounds(BeliefTree().build(), gba, known_tables(gba))
     assert bounds.lower.shape[1] > A  # the solver's vectors are among them
@@ -40,6 +42,8 @@ def test_the_value_lies_between_them(seed, rewards):
     tight = bounds.everywhere(jnp.int32(HORIZON)).bound(jnp.asarray(p0, jnp.float32))
     loose = known_bounds_of_blind_policies(gba)
     assert float(tight[1] - tight[0]) <= loose + 1e-5
+    if discount == SHORT:  # there is a vector for each number of steps left: the solver's value
+        np.testing.assert_allclose(tight[0], value, atol=2e-3)
 
 
 def test_looking_up_what_leads_to_a_state_is_the_product_with_all():
@@ -58,6 +62,6 @@ def known_bounds_of_blind_policies(gba: GBAPOMDP) -> float:
     """The gap at the start without the solver."""
     tables = known_tables(gba)
     assert tables is not None
-    found = bounds_of(tables, DISCOUNT, HORIZON, (None, None), gba.state_sizes)
+    found = bounds_of(tables, gba.discount, HORIZON, (None, None), gba.state_sizes)
     below, above = found.everywhere(jnp.int32(HORIZON)).bound(gba.pomdp.start)
     return float(above - below)

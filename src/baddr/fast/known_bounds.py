@@ -1,7 +1,8 @@
 """A known model's tables, and bounds in it, worked out once and for all.
 
-Where episodes are long in proportion to the discount, blind policies say little: the bounds are then those of
-the point-based solver, vectors below and the fast informed bound above.
+Blind policies say little where a goal is some steps away. The bounds are then those of the point-based solver,
+vectors below and the fast informed bound above: where episodes are long in proportion to the discount, without
+a horizon, and in small models for each number of steps left.
 """
 
 from typing import Any
@@ -33,10 +34,12 @@ MOST_OBSERVATIONS = 1024
 LARGEST_COMPARISON = 1 << 28  # numbers in p(o | s, a, s'), to see whether it depends on s
 SAME = 1e-6  # the largest difference of two probabilities that are called the same
 LONG = 0.1  # gamma^horizon: where it is less, what comes after the horizon counts little
+SMALL = 1 << 16  # states x observations x steps: the solver's trials for each step take seconds
 SPARSE = 4  # a number that is looked up costs as much as so many in a product
 # Of the solver: trials, and not seconds, so that equal settings give equal bounds. More vectors are of little
 # use to a tree, which looks at all of them in every expansion.
 BUDGET = Budget(precision=1e-3, trials=30, vectors=96)
+BY_STEPS = Budget(precision=1e-3, trials=64, vectors=96)  # with 30 Light-Dark's were worse than a walk blindfold
 
 
 def known_bounds(how: TreeOfBeliefs, gba: GBAPOMDP, tables: Tables | None) -> Any:
@@ -51,6 +54,8 @@ def known_bounds(how: TreeOfBeliefs, gba: GBAPOMDP, tables: Tables | None) -> An
     one = tables.T.shape[-1] == 1 and tables.O.ndim == 4
     if one and gba.discount < 1 and gba.discount**gba.horizon < LONG:
         return tightened(bounds, sparse(gba, tables), horizon)
+    if one and gba.num_states * gba.num_observations * horizon <= SMALL:
+        return tightened_by_steps(bounds, sparse(gba, tables), horizon)
     return bounds
 
 
@@ -70,6 +75,20 @@ def tightened(bounds: Bounds, model: SparseModel, horizon: int) -> Bounds:
     lower = jnp.concatenate([bounds.lower, jnp.asarray(vectors, bounds.lower.dtype)], axis=1)
     upper = jnp.minimum(bounds.upper, jnp.asarray(above, bounds.upper.dtype))
     return Bounds(lower, upper, bounds.own, bounds.sizes)
+
+
+def tightened_by_steps(bounds: Bounds, model: SparseModel, horizon: int) -> Bounds:
+    """With the vectors of the solver for 1, 2, ..., `horizon` steps left below."""
+    assert bounds.lower is not None
+    solution = stored_solution(model, BY_STEPS, horizon)
+    steps, alphas = solution.steps_left, solution.alphas
+    blind = np.asarray(bounds.lower)
+    most = max(np.bincount(steps))
+    vectors = np.repeat(blind[:, :1], most, axis=1)  # where there are fewer
+    for h in range(1, horizon + 1):
+        mine = alphas[steps == h]
+        vectors[h, : len(mine)] = mine
+    return Bounds(jnp.concatenate([blind, vectors], axis=1), bounds.upper, bounds.own, bounds.sizes)
 
 
 def sparse(gba: GBAPOMDP, tables: Tables) -> SparseModel:
