@@ -31,18 +31,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="also run the tests that take minutes")
 
 
-# Files and tests that would take the default tests far over their quarter of an hour on two cores:
-# `make slow` runs them. The list is to become shorter as they become faster.
-LATER = frozenset((Path(__file__).parent / "later.txt").read_text().split())
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--slow"):
         return
+    kept = covering([item for item in items if "cover" in item.keywords])
     for item in items:
-        name = item.nodeid.partition("[")[0]
-        if "slow" in item.keywords or {item.nodeid, name, name.partition("::")[0]} & LATER:
-            item.add_marker(pytest.mark.skip(reason="takes minutes, or is in later.txt: --slow runs it"))
+        if "slow" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason="takes minutes: --slow runs it"))
+        elif "cover" in item.keywords and item not in kept:
+            item.add_marker(pytest.mark.skip(reason="others have its parameters: --slow runs it"))
+
+
+def covering(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Of each test so many that every value of each of its parameters occurs, greedily."""
+    values = {item: {(item.nodeid.partition("[")[0], *x) for x in parameters(item)} for item in items}
+    missing, kept = set().union(*values.values()), set()
+    while missing:
+        best = max(items, key=lambda item: len(values[item] & missing))
+        kept.add(best)
+        missing -= values[best]
+    return kept
+
+
+def parameters(item: pytest.Item) -> list[tuple[str, str]]:
+    return [(name, repr(value)) for name, value in item.callspec.params.items()]  # type: ignore[attr-defined]
 
 
 # Each compiled program takes some of a process's memory maps, of which Linux allows 65,530. XLA crashes when

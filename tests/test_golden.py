@@ -12,6 +12,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ if __name__ == "__main__":
 
 import baddr
 from baddr.cli import main
+from baddr.fast.compiler import LEVEL, jit
 
 RECORD = Path(__file__).parent / "data" / "golden.json"
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -124,6 +126,21 @@ def without_root_sampling() -> dict[str, Any]:
     return {name: np.asarray(jax.device_get(x)) for name, x in found.items()}
 
 
+def own_levels(set_environment: Callable[[str, str], None]) -> None:
+    """Programs are compiled as they are for a user, with levels of their own, and not as in other tests."""
+    flags = [flag for flag in os.environ["XLA_FLAGS"].split() if LEVEL not in flag]
+    set_environment("XLA_FLAGS", " ".join(flags))
+    jit.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _as_for_a_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    own_levels(monkeypatch.setenv)
+    monkeypatch.setenv("BADDR_CACHE", str(tmp_path / "cache"))  # without priors that other tests trained
+    yield
+    jit.cache_clear()
+
+
 def record() -> dict[str, Any]:
     return json.loads(RECORD.read_text())
 
@@ -152,6 +169,7 @@ def test_simulations_that_learn_leave_what_they_left_before() -> None:
 
 
 if __name__ == "__main__":
+    own_levels(os.environ.__setitem__)
     found = {}
     for name in COMMANDS:
         with tempfile.TemporaryDirectory() as folder:

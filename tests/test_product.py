@@ -8,6 +8,7 @@ import contextlib
 import functools
 import glob
 import io
+import itertools
 import json
 import math
 import re
@@ -15,7 +16,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +28,10 @@ from baddr.agents.kinds import agent_class
 from baddr.cli import main
 from baddr.cli.parse import parse_with_domain
 from baddr.cli.run import Run
+from baddr.lab import runner
 from baddr.lab.build import build_domain
 from baddr.lab.chunk import Work, no_rows
+from baddr.lab.measure import Pace
 from baddr.lab.runner import LOCAL, sized
 
 ROOT = Path(__file__).parent.parent
@@ -147,48 +150,24 @@ def with_history(command: str, domain: str, agent: str, folder: Path) -> str:
 
 # --- every domain with every agent ---------------------------------------------------------------------
 
-# Nearly all of the time goes into compiling. So by default only some pairs are compiled and run: every agent
-# on tiger, and every domain with some agent. Some others are built, sized and traced, which checks each shape
-# and type of their real steps. `make matrix` runs and traces all of them.
-RUN_ONE_IN, TRACE_ONE_IN = 12, 6
+# Nearly all of the time goes into compiling. So by default every pair is built, sized and traced, which
+# checks each shape and type of its real steps, and so many are compiled and run that every domain and every
+# agent is among them. (The README's commands have every agent on tiger.) `make matrix` runs all of them.
 UNSOLVABLE = [("battleship", "optimal")]  # what is seen depends on the state before
+PAIRS = [x for x in itertools.product(DOMAINS, AGENTS) if x not in REFUSED and x not in UNSOLVABLE]
+every_pair = pytest.mark.parametrize(
+    ("domain", "agent"), PAIRS, ids=[f"{Path(domain).name}-{agent}" for domain, agent in PAIRS]
+)
 
 
-def number(domain: str, agent: str) -> int:
-    return DOMAINS.index(domain) + AGENTS.index(agent)
+@pytest.fixture
+def unmeasured(monkeypatch) -> None:
+    """A dry run does not compile a chunk to measure its steps: tests/lab/test_measure.py has that."""
+    monkeypatch.setattr(runner, "pace", lambda *_: Pace(compiling=1.0, steps=1, seconds=1.0, episodes=1.0))
 
 
-def is_run(domain: str, agent: str) -> bool:
-    return domain == "tiger" or number(domain, agent) % RUN_ONE_IN == 0
-
-
-def is_traced(domain: str, agent: str) -> bool:
-    return number(domain, agent) % TRACE_ONE_IN == 1
-
-
-def pairs(which: Callable[[str, str], bool]) -> list:
-    """Every pair; by default only these."""
-    return [
-        pytest.param(
-            domain,
-            agent,
-            id=f"{Path(domain).name}-{agent}",
-            marks=[] if which(domain, agent) else pytest.mark.slow,
-        )
-        for domain in DOMAINS
-        for agent in AGENTS
-        if (domain, agent) not in REFUSED and (domain, agent) not in UNSOLVABLE
-    ]
-
-
-def test_every_domain_and_every_agent_is_run():
-    run = [(domain, agent) for domain in DOMAINS for agent in AGENTS if is_run(domain, agent)]
-    run = [pair for pair in run if pair not in REFUSED and pair not in UNSOLVABLE]
-    assert {domain for domain, _ in run} == set(DOMAINS) and {agent for _, agent in run} == set(AGENTS)
-
-
-@pytest.mark.parametrize(("domain", "agent"), pairs(is_traced))
-def test_dry_run_and_trace(domain, agent, tmp_path):
+@every_pair
+def test_dry_run_and_trace(domain, agent, tmp_path, unmeasured):
     """Nothing is written, and the real steps of a run have consistent shapes and types."""
     line = f"run {pair(domain, agent)} {SIZE} --out {tmp_path / 'out'} --dry-run"
     assert "1 run" in succeed(line) and not (tmp_path / "out").exists()
@@ -198,7 +177,8 @@ def test_dry_run_and_trace(domain, agent, tmp_path):
     assert {"run", "episode", "return"} <= set(no_rows(Work(experiment, built.life)))
 
 
-@pytest.mark.parametrize(("domain", "agent"), pairs(is_run))
+@pytest.mark.cover
+@every_pair
 def test_run(domain, agent, tmp_path):
     dry = succeed(f"run {pair(domain, agent)} {SIZE} --out {tmp_path / 'out'} --dry-run")
     assert "1 run" in dry and not (tmp_path / "out").exists()
@@ -230,7 +210,8 @@ def test_run_by_a_tree(domain, agent, tmp_path):
     assert list(results["episode"]) == [0, 1, 2] * 2 and np.all(np.isfinite(results["return"]))
 
 
-@pytest.mark.parametrize(("domain", "agent"), pairs(is_run))
+@pytest.mark.cover
+@every_pair
 def test_belief_and_plan(domain, agent, tmp_path):
     """After two steps: probabilities that sum to one; as many visits as simulations, of which one is best."""
     belief, plan = (with_history(command, domain, agent, tmp_path) for command in ("belief", "plan"))
@@ -410,7 +391,7 @@ documented = [pytest.param(text, marks=[] if text in FIRST else pytest.mark.slow
 
 
 @pytest.mark.parametrize("text", documented)
-def test_a_documented_command_works(text, finished, tmp_path, monkeypatch):
+def test_a_documented_command_works(text, finished, tmp_path, monkeypatch, unmeasured):
     """In a folder with what the commands name: examples, a history, a configuration, two results."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(ROOT / "examples", "examples")

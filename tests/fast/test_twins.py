@@ -125,6 +125,7 @@ def filtered(gba: GBAPOMDP, how: Importance | Rejection, key):
     return jax.vmap(one)(jr.split(key, 2), jnp.array([False, True]))
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("how", FILTERS.values(), ids=FILTERS)
 @pytest.mark.parametrize("name", NAMES)
 def test_beliefs_are_the_same(name, how):
@@ -149,6 +150,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("how", SEARCHES.values(), ids=SEARCHES)
 @pytest.mark.parametrize("name", NAMES)
 def test_plans_are_the_same(name, how):
@@ -206,6 +208,7 @@ def test_the_life_of_one_run_is_that_of_a_run_among_several(name, how, planner):
 # Kernels, interpreted.
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("how", FILTERS.values(), ids=FILTERS)
 @pytest.mark.parametrize("name", ["dropout", "frozen dropout", "partial, O learned"])
 def test_kernels_give_the_same_beliefs(name, how, monkeypatch):
