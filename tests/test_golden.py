@@ -152,7 +152,7 @@ needs_same_machine = pytest.mark.skipif(
 
 
 # The others take minutes: `make golden` compares all.
-QUICK = ("tiger-baddr", "tiger-fba-pomcp", "tiger-dpfrl", "road-racing-baddr", "collision-avoidance-ba-pomcp")
+QUICK = ("tiger-baddr", "tiger-dpfrl", "collision-avoidance-ba-pomcp")
 CASES = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in COMMANDS]
 
 

@@ -194,10 +194,10 @@ def test_run(domain, agent, tmp_path):
     ("domain", "agent"),
     [
         ("tiger", "baddr"),
-        ("collision-avoidance", "baddr"),
+        pytest.param("collision-avoidance", "baddr", marks=pytest.mark.slow),
         ("road-racing", "fba-pomcp"),
-        ("gridverse", "filtering"),
-        ("examples/machine.pomdp", "ba-pomcp"),
+        pytest.param("gridverse", "filtering", marks=pytest.mark.slow),
+        pytest.param("examples/machine.pomdp", "ba-pomcp", marks=pytest.mark.slow),
         ("examples/maintenance.py", "pomcp"),
     ],
 )

@@ -60,6 +60,7 @@ NETWORKS = [  # with the weights that a program holds at a time
 ]
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize(("network", "tile"), NETWORKS)
 @pytest.mark.parametrize("net", ["T", "O"])
 def test_forward_is_the_plain_network(network, tile, net, monkeypatch):

@@ -160,6 +160,7 @@ def running() -> Iterator[Cluster]:
         shutil.rmtree(cluster.temporary, ignore_errors=True)
 
 
+@pytest.mark.slow
 def test_a_cluster_may_lose_a_worker_a_node_and_its_head(local, tmp_path):
     """The first two change nothing. Without its head it ends with a sentence, and goes on without Ray."""
     pytest.importorskip("ray")

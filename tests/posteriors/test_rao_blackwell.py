@@ -75,6 +75,7 @@ def brute_force(pomdp, tables, start, episodes):
     return ks, states, b, seen
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("name", ["road racing", "factored tiger", "sysadmin"])
 @pytest.mark.parametrize(
     "how", [Importance(2048, resample_below=512.0), Rejection(2048)], ids=["importance", "rejection"]
