@@ -55,6 +55,32 @@ def test_what_cannot_fit_is_refused_before_any_work(arguments, sentence, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("suite", "--runs", 10**20), "--runs must be at most 2147483647"),
+        (("suite", "--runs", 10**9), "runs fit"),
+        (("suite", "--episodes", 10**10), "--episodes must be at most 2147483647"),
+        (("suite", "--trainings", 10**9), "--trainings must be at most 1,000"),
+        (("reproduce", "a", "--runs", 10**20), "--runs must be at most 2147483647"),
+        (("reproduce", "a", "--runs", 10**9), "runs fit"),
+        (("reproduce", "a", "--ensembles", 10**9), "--ensembles must be at most 1,000"),
+    ],
+    ids=lambda x: str(x)[:60],
+)
+def test_all_parts_of_a_suite_or_a_figure_are_looked_at_first(
+    arguments, sentence, tmp_path, monkeypatch, capsys
+):
+    """Before there is a folder, which nobody could resume."""
+    monkeypatch.setattr(machine, "memory", lambda: 64 << 30)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit:
+        main([*map(str, arguments)])
+    error = capsys.readouterr().err
+    assert exit.value.code == 2 and sentence in error, error
+    assert error.count("\n") == 1 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
     ("flags", "sentence"),
     [
         (("--planner.num-simulations", 10**9), r"num-simulations (must be at most|[\d,]+ would fit)"),
