@@ -205,6 +205,20 @@ def test_names_of_files_are_short_and_stay_in_their_folder():
     assert long[0] != long[1] and all(len(name.encode()) <= LONGEST_NAME for name in long)
 
 
+def test_a_folder_whose_name_is_not_utf8_is_read(tmp_path, capsys):
+    """Its run was computed, and then its table could not be read."""
+    folder = result(tmp_path / "\udcffout")
+    assert len(load_results(folder.path)["run"]) == 2
+    assert exit_of("plot", folder.path, "--out", tmp_path / "curves.png") == 0
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_names_in_pictures_are_visible_and_fit(tmp_path):
+    with warnings.catch_warnings(action="error"):
+        plot_curves({"a\x7f\x1b\udcff": ROWS, "x" * 255: ROWS}, "y" * 255, [tmp_path / "a.svg"])
+    assert (tmp_path / "a.svg").stat().st_size > 1000
+
+
 def test_dollars_are_no_mathematics(tmp_path):
     """`$` in a name lost the end of a run: what stands between two is read as TeX."""
     plot_curves({"a$\\frac$": ROWS, "$": ROWS}, "$\\x$", [tmp_path / "a.svg"])

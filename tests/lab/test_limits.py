@@ -35,6 +35,8 @@ TOO_LARGE = [
     (("tiger", "--episodes", 10**9), "episodes fit"),
     (("tiger", "--chunk-size", 10**20), "--chunk-size must be at most"),
     (("tiger", "--network.layers", 10**6), "network.layers must be at most 128"),
+    (("tiger", "--network.hidden", 10**9), "network.hidden must be at most 8,192"),
+    (("tiger", "--agent", "latent", "--latent.hidden", 10**9), "latent.hidden must be at most 8,192"),
     (("road-racing", "--domain.lanes", 10**6), "domain.lanes must lie between 1 and 64"),
     (("tiger", "--domain.horizon", 2**31), "domain.horizon must be at most 2147483647"),
     (("tiger", "--planner.depth", 10**10, "--planner.kind", "po-uct"), "planner.depth must be at most"),
@@ -52,6 +54,32 @@ def test_what_cannot_fit_is_refused_before_any_work(arguments, sentence, tmp_pat
     assert exit.value.code == 2 and sentence in error, error
     assert error.count("\n") <= 2 and len(error) < 500 and time.process_time() - started < 20
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("suite", "--runs", 10**20), "--runs must be at most 2147483647"),
+        (("suite", "--runs", 10**9), "runs fit"),
+        (("suite", "--episodes", 10**10), "--episodes must be at most 2147483647"),
+        (("suite", "--trainings", 10**9), "--trainings must be at most 1,000"),
+        (("reproduce", "a", "--runs", 10**20), "--runs must be at most 2147483647"),
+        (("reproduce", "a", "--runs", 10**9), "runs fit"),
+        (("reproduce", "a", "--ensembles", 10**9), "--ensembles must be at most 1,000"),
+    ],
+    ids=lambda x: str(x)[:60],
+)
+def test_all_parts_of_a_suite_or_a_figure_are_looked_at_first(
+    arguments, sentence, tmp_path, monkeypatch, capsys
+):
+    """Before there is a folder, which nobody could resume."""
+    monkeypatch.setattr(machine, "memory", lambda: 64 << 30)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit:
+        main([*map(str, arguments)])
+    error = capsys.readouterr().err
+    assert exit.value.code == 2 and sentence in error, error
+    assert error.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -84,6 +112,9 @@ def test_what_would_fit_does(monkeypatch):
     bytes_of = lambda e: 1000 * e.settings.filter.num_particles + e.settings.planner.num_simulations
     with pytest.raises(UserError, match=r"--filter.num-particles 524,288 would fit, not 10,000,000"):
         refuse_memory(large, bytes_of, 10**9, 1)
+    square = lambda e: e.settings.filter.num_particles**2
+    with pytest.raises(UserError, match=r"--filter.num-particles 16,384 would fit, not 10,000,000"):
+        refuse_memory(large, square, 10**9, 1)
     with pytest.raises(UserError, match=r"--chunk-size 9 fits"):
         refuse_memory(experiment, lambda e: 10**8, 10**9 - 1, 10)
     refuse_memory(experiment, lambda e: 10**8, 10**9, 10)
@@ -96,6 +127,8 @@ def test_rows_and_time(monkeypatch):
         refuse_rows(81, 100)
     with pytest.raises(UserError, match="at most 4,000 episodes fit"):
         refuse_rows(2, 10_000)
+    with pytest.raises(UserError, match="at most 8,000 episodes of all runs together fit"):
+        refuse_rows(10**9, 10**9)
     refuse_time(limits.LONGEST, 10)
     with pytest.raises(UserError, match="about 1,000 years; 100 of the 1,000 runs would end within 100"):
         refuse_time(10 * limits.LONGEST, 1000)

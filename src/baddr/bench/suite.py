@@ -8,12 +8,16 @@ from baddr.agents import AGENTS
 from baddr.agents.kinds import agent_class
 from baddr.domains.catalog import DOMAINS, entry, short_name
 from baddr.errors import UserError, nearest
+from baddr.files.settings import misfits, refuse
 from baddr.lab.experiment import AnyExperiment, preset
 
 PRIOR, TRUTH, EXACT = "prior-only", "pomcp", "bank"  # reference lines; the last one is an agent, too
 NO_ROWS = (PRIOR, TRUTH, "optimal", "own")  # agents that are references, or need a file
 QUICK_DOMAINS = ("tiger", "t-maze", "light-dark", "maintenance", "collision-avoidance", "rock-sample")
 QUICK_AGENTS = ("ba-pomcp", "fba-pomcp", "bank", "latent", "mixture", "baddr")
+
+
+MOST_TRAININGS = 1000  # each is a part with a folder of its own
 
 
 class Size(NamedTuple):
@@ -75,6 +79,7 @@ class Request:
 
     def check(self) -> None:
         nearest("preset", self.preset, SIZES)
+        refuse(misfits(self, "--"))
         for name in self.chosen_agents:
             if name in NO_ROWS:
                 why = "needs a file" if name == "own" else "is a reference line already"
@@ -86,6 +91,10 @@ class Request:
                 raise UserError(f"--{name} must be at least 1, or 0 for the preset's.")
         if not 0 <= self.seed < 2**31:
             raise UserError(f"--seed must lie between 0 and {2**31 - 1}.")
+        if self.trainings > MOST_TRAININGS:
+            raise UserError(f"--trainings must be at most {MOST_TRAININGS:,}.")
+        for part in parts(self):
+            part.experiment.check_values()
 
     @property
     def command(self) -> str:

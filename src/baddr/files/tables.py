@@ -38,7 +38,7 @@ def pieces_of(path: Path) -> Iterator[Arrays]:
     """The rows of a table of numbers, some at a time."""
     import pyarrow.parquet as pq
 
-    with _told(path), pq.ParquetFile(path) as table:
+    with _told(path), path.open("rb") as file, pq.ParquetFile(file) as table:
         if not table.metadata.num_rows:
             yield check_columns(_plain(table.read()), path)
         for batch in table.iter_batches(ROWS_PER_PIECE):
@@ -49,7 +49,8 @@ def read_table(path: Path, columns: list[str] | None = None, words: tuple[str, .
     """All columns, or some. They hold numbers, but for those that may hold words."""
     import pyarrow.parquet as pq
 
-    with _told(path), pq.ParquetFile(path) as table:  # this file: a folder's name says nothing
+    # This file: a folder's name says nothing, and need not be UTF-8.
+    with _told(path), path.open("rb") as file, pq.ParquetFile(file) as table:
         found = _plain(table.read(columns=columns))
     return check_columns(found, path, words)
 

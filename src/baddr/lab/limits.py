@@ -3,6 +3,7 @@
 What needs no JAX is looked at first (`refuse_rows`); the rest follows from the shapes of an agent's life.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -23,8 +24,7 @@ def refuse_rows(runs: int, episodes: int) -> None:
     have = machine.memory()
     need = runs * episodes * BYTES_PER_ROW
     if need > have:
-        fit = have // (episodes * BYTES_PER_ROW)
-        instead = f"{fit:,} runs" if fit else f"{have // (runs * BYTES_PER_ROW):,} episodes"
+        instead = _runs_that_fit(runs, episodes, have)
         raise UserError(
             f"{runs:,} runs of {episodes:,} episodes leave rows of {gib(need)}, and this machine has "
             f"{gib(have)} of memory: at most {instead} fit."
@@ -33,14 +33,21 @@ def refuse_rows(runs: int, episodes: int) -> None:
 
 def refuse_disk(runs: int, episodes: int, free: int) -> None:
     """The rows of all runs are on disk twice when the table is written: in the log, and as the table."""
-    each = BYTES_PER_ROW * episodes
-    if runs * each > free:
-        fit = free // each
-        instead = f"{fit:,} runs" if fit else f"{free // (runs * BYTES_PER_ROW):,} episodes"
+    need = runs * episodes * BYTES_PER_ROW
+    if need > free:
+        instead = _runs_that_fit(runs, episodes, free)
         raise UserError(
-            f"{runs:,} runs of {episodes:,} episodes leave rows of {gib(runs * each)}, and the disk has "
+            f"{runs:,} runs of {episodes:,} episodes leave rows of {gib(need)}, and the disk has "
             f"{gib(free)} free: at most {instead} fit; choose another disk with --out."
         )
+
+
+def _runs_that_fit(runs: int, episodes: int, have: int) -> str:
+    """Fewer runs, or fewer episodes, or both."""
+    rows = have // BYTES_PER_ROW
+    if rows >= episodes:
+        return f"{rows // episodes:,} runs"
+    return f"{rows // runs:,} episodes" if rows >= runs else f"{rows:,} episodes of all runs together"
 
 
 def domain_problems(settings: Any) -> list[str]:
@@ -98,7 +105,9 @@ def _what_fits(
     group, name, value = largest
     if not group:
         return "", 0, 0
-    fit = 1 << max(0, int(value * memory / each)).bit_length() >> 1
+    # Bytes are about a power of the setting: the second or so for the width of a network.
+    power = max(1.0, math.log2(each / smallest))
+    fit = 1 << int(value * (memory / each) ** (1 / power)).bit_length() >> 1
     while fit and bytes_of(_changed(experiment, group, str(name), fit)) > memory:
         fit //= 4
     return f"--{group}.{str(name).replace('_', '-')}", value, fit

@@ -13,6 +13,7 @@ from baddr.files.tables import Arrays
 from baddr.files.writing import file_name, write
 from baddr.lab.certainty import never_seen
 from baddr.lab.columns import MEAN, SEEN, STD, entries, histograms, stems
+from baddr.lab.output import visible
 from baddr.lab.statistics import default_window, learning_curve, per_run
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the first is the paper's blue.
@@ -20,6 +21,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 GREY = "#555555"
 STYLES = ("-", "--", "-.", ":")
 LINES = ((0, (1, 1)), (0, (5, 2)), (0, (3, 1, 1, 1)), (0, (5, 1, 1, 1, 1, 1)))  # of references
+LONGEST_LINE = 100  # characters
 FORMATS = (".png", ".svg", ".pdf")
 NOTHING = Names((), (), ())
 
@@ -238,11 +240,18 @@ def _words(figure: Any) -> list[Any]:
     return found
 
 
+def _readable(text: str) -> str:
+    """Without what no font has; names that are longer than a picture is wide lose their middle."""
+    short = lambda line: line if len(line) <= LONGEST_LINE else f"{line[:60]} ... {line[-30:]}"
+    return "\n".join(map(short, visible(text).split("\n")))
+
+
 def save(figure: Any, path: Path) -> None:
     from matplotlib import rc_context
 
     for text in _words(figure):  # what stands between dollars in a name is no mathematics
         text.set_parse_math(False)
+        text.set_text(_readable(text.get_text()))
     buffer = io.BytesIO()
     # A date or random names in the file would make equal results differ.
     metadata = {"Date": None} if path.suffix == ".svg" else None

@@ -20,6 +20,7 @@ from typing import Any
 from baddr.agents.kinds import agent_class
 from baddr.errors import UserError
 from baddr.files.machine import memory, num_cores
+from baddr.files.settings import misfits, refuse
 from baddr.files.store import Folder, load_results
 from baddr.files.tables import Arrays
 from baddr.files.toml import merge, read_toml, to_toml
@@ -31,6 +32,7 @@ from baddr.paper.figures import Figure, Sizes, chosen, part_name, parts
 
 TIMED_SECONDS = 10.0  # that a part of the run-time comparison times steps for
 TIMED_STEPS = 40  # at most
+MOST_ENSEMBLES = 1000  # each is a part with a folder of its own
 Progress = Callable[[str, float, str], None]  # which part, how much of all is done, what it does
 
 
@@ -61,11 +63,16 @@ class Request(Sizes):
         if not self.figures:
             raise UserError("Name a figure, a to i, episodes or runtime, or all: `baddr reproduce FIGURE`.")
         chosen(self.figures)
+        refuse(misfits(self, "--"))
         for name in ("runs", "episodes", "ensembles"):
             if getattr(self, name) < 0:
                 raise UserError(f"--{name} must be at least 1, or 0 for the preset's.")
         if not 0 <= self.seed < 2**31:
             raise UserError(f"--seed must lie between 0 and {2**31 - 1}.")
+        if self.ensembles > MOST_ENSEMBLES:
+            raise UserError(f"--ensembles must be at most {MOST_ENSEMBLES:,}.")
+        for experiment, _ in parts(self.chosen, self.sizes).values():
+            experiment.check_values()
 
 
 class Reproduction(Folder):

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from baddr.core.checks import wrong
 
 MOST_LAYERS = 128  # every one is a part of each program
+MOST_HIDDEN = 1 << 13  # the paper has 32 to 256; 32 bits must number the weights
 Inputs = Literal["raw", "scaled", "onehot"]
 
 
@@ -36,6 +37,7 @@ class Network:
     def problems(self) -> list[str]:
         return wrong(
             (self.hidden >= 1, "network.hidden must be at least 1"),
+            (self.hidden <= MOST_HIDDEN, f"network.hidden must be at most {MOST_HIDDEN:,}"),
             (self.layers >= 2, "network.layers must be at least 2: a hidden one and the output"),
             (
                 self.layers <= MOST_LAYERS,
@@ -208,6 +210,7 @@ class LatentSettings:
         return wrong(
             (self.dimensions >= 1, "latent.dimensions must be at least 1"),
             (self.hidden >= 1, "latent.hidden must be at least 1"),
+            (self.hidden <= MOST_HIDDEN, f"latent.hidden must be at most {MOST_HIDDEN:,}"),
             (self.layers >= 2, "latent.layers must be at least 2: a hidden one and the output"),
             (
                 self.learn_transition or self.learn_observation,
