@@ -1,12 +1,17 @@
 """The optimum beside results: in pictures, in numbers."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from baddr.cli import main
+from baddr.domains.catalog import DOMAINS
+from baddr.lab.build import build_domain
+from baddr.lab.experiment import preset
 from baddr.lab.plots import _figure, draw_optimum
+from baddr.lab.reference import optimum, prior_only
 
 
 def call(capsys, *arguments: object) -> tuple[int, str, str]:
@@ -48,3 +53,34 @@ def test_bounds_that_are_apart_are_a_band() -> None:
         axes.plot([0, 1], [0, 4])
         draw_optimum(axes, bounds)
         assert len(axes.lines) == 1 + lines and len(axes.patches) == bands
+
+
+SMALL = {
+    "tiger": {"horizon": 4},
+    "factored-tiger": {"horizon": 4, "irrelevant": 1},
+    "road-racing": {"horizon": 4, "lanes": 2},
+    "collision-avoidance": {"size": 3},
+    "gridverse": {"horizon": 4, "size": 3},
+    "sysadmin": {"horizon": 4, "computers": 2},
+    "rock-sample": {"horizon": 4, "size": 2, "rocks": 1},
+    "tag": {"horizon": 4, "width": 2},
+    "t-maze": {"horizon": 4, "length": 2},
+    "light-dark": {"horizon": 4, "reach": 2, "light": 1},
+    "battleship": {"size": 2, "ships": (2,)},
+    "maintenance": {"horizon": 4},
+}
+
+
+FIRST = ("tiger", "road-racing", "battleship")  # the others compile as much again
+each_domain = [pytest.param(name, marks=[] if name in FIRST else pytest.mark.slow) for name in DOMAINS]
+
+
+@pytest.mark.parametrize("name", each_domain)
+def test_planning_with_the_prior_only_has_a_worth_in_every_domain(name) -> None:
+    """No more than the optimum of the truth, and nothing where the prior has no expected model."""
+    start = preset(name, "random")
+    small = replace(start, domain=replace(start.domain, **SMALL[name]))
+    domain = build_domain(small)
+    worth = prior_only(domain)
+    assert (worth is None) == (domain.expected_simulator is None)
+    assert worth is None or worth <= optimum(small.domain, domain).upper + 1e-3

@@ -94,7 +94,7 @@ def prior_only(domain: Domain) -> float | None:
 
     if domain.expected_simulator is None:
         return None
-    expected = replace(domain.pomdp, dynamics=domain.expected_simulator)  # type: ignore[type-var]
+    expected = domain.pomdp.with_dynamics(domain.expected_simulator)
     (believed, horizon), (truth, _) = true_model(replace(domain, pomdp=expected)), true_model(domain)
     return None if horizon is None else worth(_solved(believed, horizon), believed, truth, horizon)
 
