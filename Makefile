@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 # Many runs with few particles: what is learned can be seen in two minutes on two cores.
 run: .venv/installed
-	$(BIN)/baddr run tiger --runs 128 --episodes 24 --filter.num-particles 256 --filter.resample-below 32 \
+	$(BIN)/baddr run tiger --runs 96 --episodes 24 --filter.num-particles 256 --filter.resample-below 32 \
 	  --planner.num-particles 128 --reference all
 
 test: .venv/installed

@@ -4,6 +4,7 @@ built strictly, without the network."""
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,6 @@ place = importlib.util.spec_from_file_location("tutorials", ROOT / "docs" / "tut
 assert place is not None and place.loader is not None
 tutorials = importlib.util.module_from_spec(place)
 place.loader.exec_module(tutorials)
-HEAVY = ("counts-to-networks", "own-simulator")  # they compile an agent
 
 
 def numbers(text: str) -> list[float]:
@@ -26,12 +26,7 @@ def outputs(page: str) -> list[str]:
     return re.findall(r"^```text\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
-def by_name(path: Path):
-    marks = [pytest.mark.slow] if path.stem in HEAVY else []
-    return pytest.param(path, id=path.stem, marks=marks)
-
-
-@pytest.mark.parametrize("path", [by_name(path) for path in tutorials.SCRIPTS])
+@pytest.mark.parametrize("path", tutorials.SCRIPTS, ids=lambda path: path.stem)
 def test_a_tutorial_prints_what_its_page_says(path, monkeypatch):
     """Exactly the words, and the numbers to a tenth: the last digits differ from processor to processor."""
     monkeypatch.chdir(ROOT)
@@ -49,12 +44,47 @@ def test_every_tutorial_has_its_page_and_says_where_it_comes_from():
     assert len(tutorials.SCRIPTS) == 4
 
 
-@pytest.mark.parametrize("name", ["pomdp-py", "gymnasium"])
-def test_the_blocks_of_coming_from_run(name, capsys):
-    page = ROOT / "docs" / "coming-from" / f"{name}.md"
-    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
-        exec(compile(block, str(page), "exec"), {})
-    assert capsys.readouterr().out
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+# Pages whose blocks other tests run: the tutorials above, tests/domains/test_own.py and test_black_box.py.
+ELSEWHERE = {f"docs/{name}.md" for name in ("own-domain", "black-box")}
+ELSEWHERE |= {path.with_suffix(".md").relative_to(ROOT).as_posix() for path in tutorials.SCRIPTS}
+PAGES = [path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))]
+# What is smaller here than in the page.
+SMALLER = {
+    "README.md": {
+        "runs=8, episodes=20": "runs=2, episodes=2",
+        "256})": "16})",
+        "num_particles=1024": "num_particles=256",
+    },
+    "docs/dpfrl.md": {"agent, 100)": "agent, 4)", "key(0), 8)": "key(0), 2)", "key(1), 8)": "key(1), 2)"},
+    "docs/gymnasium.md": {"range(100)": "range(2)", "1024": "16"},
+}
+
+
+def smaller(page: str) -> list[str]:
+    found = blocks(ROOT / page)
+    for large, small in SMALLER.get(page, {}).items():
+        assert any(large in block for block in found), f"{page} has no {large} any more"
+        found = [block.replace(large, small) for block in found]
+    return found
+
+
+@pytest.mark.parametrize(
+    "page", sorted(page for page in PAGES if blocks(ROOT / page) and page not in ELSEWHERE)
+)
+def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch):
+    """One after the other, as a reader would, in a folder with the examples."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    shutil.copytree(ROOT / "examples", "examples")
+    names = {"__name__": "__main__"}
+    for block in smaller(page):
+        if "class Forgetful" in block:  # the page says: in a file that can be imported
+            Path("forgetful.py").write_text(block)
+        exec(compile(block, page, "exec"), names)
 
 
 def test_the_site_is_built_strictly_and_needs_no_network(tmp_path):

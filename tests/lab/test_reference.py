@@ -1,12 +1,22 @@
 """The optimum beside results: in pictures, in numbers."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from baddr.cli import main
+from baddr.cli.summary import in_a_sentence
+from baddr.domains.catalog import DOMAINS
+from baddr.domains.entry import Names
+from baddr.errors import UserError
+from baddr.lab import reference
+from baddr.lab.build import build_domain
+from baddr.lab.experiment import preset
 from baddr.lab.plots import _figure, draw_optimum
+from baddr.lab.reference import Optimum, References, optimum, prior_only, references
 
 
 def call(capsys, *arguments: object) -> tuple[int, str, str]:
@@ -48,3 +58,58 @@ def test_bounds_that_are_apart_are_a_band() -> None:
         axes.plot([0, 1], [0, 4])
         draw_optimum(axes, bounds)
         assert len(axes.lines) == 1 + lines and len(axes.patches) == bands
+
+
+SMALL = {
+    "tiger": {"horizon": 4},
+    "factored-tiger": {"horizon": 4, "irrelevant": 1},
+    "road-racing": {"horizon": 4, "lanes": 2},
+    "collision-avoidance": {"size": 3},
+    "gridverse": {"horizon": 4, "size": 3},
+    "sysadmin": {"horizon": 4, "computers": 2},
+    "rock-sample": {"horizon": 4, "size": 2, "rocks": 1},
+    "tag": {"horizon": 4, "width": 2},
+    "t-maze": {"horizon": 4, "length": 2},
+    "light-dark": {"horizon": 4, "reach": 2, "light": 1},
+    "battleship": {"size": 2, "ships": (2,)},
+    "maintenance": {"horizon": 4},
+}
+
+
+FIRST = ("tiger", "road-racing", "battleship")  # the others compile as much again
+each_domain = [pytest.param(name, marks=[] if name in FIRST else pytest.mark.slow) for name in DOMAINS]
+
+
+@pytest.mark.parametrize("name", each_domain)
+def test_planning_with_the_prior_only_has_a_worth_in_every_domain(name) -> None:
+    """No more than the optimum of the truth, and nothing where the prior has no expected model. (What
+    battleship shows depends on the state before the step: it is not solved.)"""
+    start = preset(name, "random")
+    small = replace(start, domain=replace(start.domain, **SMALL[name]))
+    domain = build_domain(small)
+    if name == "battleship":
+        with pytest.raises(UserError, match="cannot be solved"):
+            prior_only(domain)
+        return
+    worth = prior_only(domain)
+    assert (worth is None) == (domain.expected_simulator is None)
+    assert worth is None or worth <= optimum(small.domain, domain).upper + 1e-3
+
+
+def test_what_has_too_many_beliefs_is_played(monkeypatch) -> None:
+    """Tiger with two steps: nobody opens a door, whether they know the truth or the prior only."""
+    monkeypatch.setattr(reference, "prior_only", lambda domain: None)
+    monkeypatch.setattr(reference, "PLAYED_RUNS", 2)
+    monkeypatch.setattr(reference, "PLAYED_EPISODES", 2)
+    start = preset("tiger", "ba-pomcp")
+    lines = references(replace(start, domain=replace(start.domain, horizon=2))).lines()
+    assert [line.name for line in lines] == ["planning with the prior only", "planning on the truth"]
+    assert [line.value for line in lines] == pytest.approx([-1.95, -1.95])
+
+
+def test_the_sentence_has_both_bounds_where_they_are_apart() -> None:
+    run, episode = (x.ravel() for x in np.indices((2, 4)))
+    results = {"run": run, "episode": episode, "discounted_return": 1.0 * episode}
+    said = lambda *bounds: in_a_sentence(results, References(None, None, Optimum(*bounds)), Names((), (), ()))
+    assert said(3.0, 3.001).endswith("the optimum is 3.00.")
+    assert said(3.0, 4.0).endswith("the optimum is between 3.00 and 4.00.")

@@ -90,7 +90,8 @@ def in_a_sentence(results: dict[str, Any], compared: Any, names: Any) -> str:
         for line in compared.lines()
     ]
     if compared.optimum is not None:
-        parts.append(f"the optimum is {compared.optimum.lower:.2f}")
+        lower, upper = (f"{bound:.2f}" for bound in compared.optimum)
+        parts.append(f"the optimum is {lower if lower == upper else f'between {lower} and {upper}'}")
     said += "; " + ", ".join(parts) + "." if parts else "."
     for stem in stems(results):
         quantity = names.quantity(stem)

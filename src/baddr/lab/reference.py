@@ -17,7 +17,7 @@ from baddr.solve.stored import stored_solution
 
 TRIALS = 300
 PRECISION = 1e-3
-TRUTH_RUNS, TRUTH_EPISODES = 64, 40
+PLAYED_RUNS, PLAYED_EPISODES = 64, 40
 
 
 class Optimum(NamedTuple):
@@ -48,13 +48,16 @@ class Line(NamedTuple):
 class References(NamedTuple):
     """What an agent that learns is measured by. Nothing where it cannot be computed."""
 
-    prior: float | None  # the best plan for the prior's expected model, in the truth, by who never learns
+    prior: (
+        float | Estimated | None
+    )  # the best plan for the prior's expected model, in the truth
     truth: Estimated | None  # the same planner on the true model
     optimum: Optimum | None
 
     def lines(self) -> list[Line]:
-        lines = [] if self.prior is None else [Line("planning with the prior only", self.prior)]
-        return lines if self.truth is None else [*lines, Line("planning on the truth", *self.truth)]
+        found = {"planning with the prior only": self.prior, "planning on the truth": self.truth}
+        estimates = {name: (x,) if isinstance(x, float) else x for name, x in found.items() if x is not None}
+        return [Line(name, *x) for name, x in estimates.items()]
 
 
 def optimum(settings: Any, domain: Any) -> Optimum:
@@ -84,7 +87,9 @@ def references(experiment: AnyExperiment) -> References:
         prior = prior_only(domain)
     except UserError:  # too large to solve
         pass
-    return References(prior, on_the_truth(experiment), best)
+    if prior is None and domain.expected_simulator is not None:
+        prior = played(experiment, "prior-only")
+    return References(prior, played(experiment, "pomcp"), best)
 
 
 def prior_only(domain: Domain) -> float | None:
@@ -94,20 +99,20 @@ def prior_only(domain: Domain) -> float | None:
 
     if domain.expected_simulator is None:
         return None
-    expected = replace(domain.pomdp, dynamics=domain.expected_simulator)  # type: ignore[type-var]
+    expected = domain.pomdp.with_dynamics(domain.expected_simulator)
     (believed, horizon), (truth, _) = true_model(replace(domain, pomdp=expected)), true_model(domain)
     return None if horizon is None else worth(_solved(believed, horizon), believed, truth, horizon)
 
 
-def on_the_truth(experiment: AnyExperiment) -> Estimated | None:
-    """The mean return of agent pomcp with the experiment's planner."""
+def played(experiment: AnyExperiment, agent: str) -> Estimated | None:
+    """The mean return of an agent that does not learn, with the experiment's planner."""
     from baddr.lab.run import run_named
 
     if not agent_class(experiment.agent).learns or experiment.name not in DOMAINS:
         return None
     same = {name: group for name, group in experiment.settings.groups().items() if name == "planner"}
-    bound = preset(experiment.name, "pomcp", "quick", experiment.domain).changed(**same)
+    bound = preset(experiment.name, agent, "quick", experiment.domain).changed(**same)
     settings: dict[str, Any] = {"domain": asdict(bound.domain), **bound.settings.groups()}
-    settings |= {"runs": TRUTH_RUNS, "episodes": TRUTH_EPISODES, "seed": experiment.seed}
-    returns = run_named(experiment.name, "pomcp", settings)["discounted_return"]
+    settings |= {"runs": PLAYED_RUNS, "episodes": PLAYED_EPISODES, "seed": experiment.seed}
+    returns = run_named(experiment.name, agent, settings)["discounted_return"]
     return Estimated(float(returns.mean()), float(returns.std() / len(returns) ** 0.5))
