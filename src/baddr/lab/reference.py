@@ -48,9 +48,7 @@ class Line(NamedTuple):
 class References(NamedTuple):
     """What an agent that learns is measured by. Nothing where it cannot be computed."""
 
-    prior: (
-        float | Estimated | None
-    )  # the best plan for the prior's expected model, in the truth
+    prior: float | Estimated | None  # the best plan for the prior's expected model, in the truth
     truth: Estimated | None  # the same planner on the true model
     optimum: Optimum | None
 
