@@ -16,7 +16,7 @@ import jax.random as jr
 import numpy as np
 
 import baddr
-from baddr import GBAPOMDP, Agent, Counts, Importance, Posterior, PoUct, Table, advance, key, start
+from baddr import GBAPOMDP, Agent, BeliefTree, Counts, Importance, Posterior, Table, advance, key, start
 from baddr.core.pomdp import flat_index
 from baddr.domains import Domain, tiger
 from baddr.errors import UserError
@@ -56,11 +56,12 @@ def make_posterior(domain: Domain, keep: float = 0.999) -> Forgetting:
     return Forgetting(domain.counts, domain.pomdp.state_sizes, domain.pomdp.observation_sizes, keep)
 
 
-def main(runs: int = 8, episodes: int = 50, simulations: int = 1024) -> np.ndarray:
+def main(runs: int = 64, episodes: int = 50, expansions: int = 16) -> np.ndarray:
     """The mean discounted return of each episode, over runs."""
     domain = tiger.make_domain()
     gba = GBAPOMDP(domain.pomdp, make_posterior(domain))
-    agent = Agent(gba, Importance(num_particles=512), PoUct(num_simulations=simulations))
+    planner = BeliefTree(num_expansions=expansions).build(domain)
+    agent = Agent(gba, Importance(num_particles=512), planner)
     state = start(jr.split(key(0), runs), agent, domain.pomdp)
     returns = np.zeros((runs, episodes))
     while bool(jnp.any(state.episode < episodes)):

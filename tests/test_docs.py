@@ -8,6 +8,8 @@ import functools
 import importlib
 import importlib.util
 import re
+import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,11 +49,16 @@ def in_backticks(page: Path) -> list[str]:
 # The map.
 
 
-def test_the_map_is_that_of_the_imports():
-    place = importlib.util.spec_from_file_location("house_map", ROOT / "docs" / "map.py")
+def _module(path: Path) -> Any:
+    place = importlib.util.spec_from_file_location(path.stem, path)
     assert place is not None and place.loader is not None
-    house = importlib.util.module_from_spec(place)
-    place.loader.exec_module(house)
+    module = importlib.util.module_from_spec(place)
+    place.loader.exec_module(module)
+    return module
+
+
+def test_the_map_is_that_of_the_imports():
+    house = _module(ROOT / "docs" / "map.py")
     now = house.PAGE.read_text()
     assert now == house.page_with(now, house.drawn()), "run python docs/map.py --write"
 
@@ -74,6 +81,21 @@ def test_no_link_is_dead(page: Path):
         there = page.parent / name if name else page
         assert there.exists(), f"{target}: no such file"
         assert not anchor or anchor in anchors(there), f"{target}: no such heading"
+
+
+def test_no_link_of_the_readme_is_dead_on_the_package_index(monkeypatch):
+    """With the address of the source they are absolute, without it they are words."""
+    hatchling = types.SimpleNamespace(MetadataHookInterface=object)  # the builder, which is not installed
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", hatchling)
+    for name in ("hatchling", "hatchling.metadata", "hatchling.metadata.plugin"):
+        monkeypatch.setitem(sys.modules, name, types.SimpleNamespace())
+    build = _module(ROOT / "hatch_build.py")
+    readme = (ROOT / "README.md").read_text()
+    links = lambda text: re.findall(r"\]\(([^)\s]+)\)", text)
+    assert not links(build.for_the_index(readme, None))
+    absolute = build.for_the_index(readme, "https://example.org/baddr")
+    assert len(links(absolute)) == len(links(readme)) > 20
+    assert all(link.startswith("https://example.org/baddr/") for link in links(absolute))
 
 
 def test_every_page_can_be_found():

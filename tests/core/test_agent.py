@@ -173,7 +173,7 @@ def test_the_example_of_an_own_posterior_runs():
     spec = importlib.util.spec_from_file_location("forgetting", EXAMPLES / "forgetting.py")
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
-    returns = example.main(runs=2, episodes=2, simulations=16)
+    returns = example.main(runs=2, episodes=2, expansions=2)
     assert returns.shape == (2,) and np.all(returns <= 10) and np.all(returns >= -130)
     domain = tiger.make_domain()
     s, a, o = jnp.array([1]), jnp.int32(2), jnp.array([0])

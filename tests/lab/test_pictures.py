@@ -1,9 +1,12 @@
 """Pictures and the sentence below a run: names, truths, references."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from baddr.cli import main
+from baddr.cli.example import EXAMPLES
 from baddr.cli.plot import line_of
 from baddr.cli.summary import in_a_sentence
 from baddr.domains.catalog import DOMAINS, entry
@@ -128,3 +131,5 @@ def test_examples_come_with_the_package(tmp_path, monkeypatch, capsys):
     assert code("maintenance.py") == 2 and "exists" in capsys.readouterr().err
     assert code("machine.pomdp", "--out", "mine.pomdp") == 0 and (tmp_path / "mine.pomdp").exists()
     assert code("maintainance") == 2 and "maintenance.py" in capsys.readouterr().err
+    there = (Path(__file__).parents[2] / "examples").glob("*.p*")
+    assert {path.name for path in there} == set(EXAMPLES)

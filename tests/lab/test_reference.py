@@ -50,6 +50,7 @@ def test_plot_draws_it(finished, tmp_path, capsys) -> None:
     assert call(capsys, "plot", finished, "--out", plain)[0] == 0
     assert call(capsys, "plot", finished, "--out", other, "--reference", "optimum")[0] == 0
     assert "optimum: -1.95" in other.read_text() and "optimum" not in plain.read_text()
+    assert "Learning curves on tiger" in plain.read_text()
 
 
 def test_bounds_that_are_apart_are_a_band() -> None:

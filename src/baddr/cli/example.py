@@ -19,6 +19,7 @@ EXAMPLES = {
         "a planner of your own",
         "baddr run tiger --agent ba-pomcp --planner.kind {path}:make_planner",
     ),
+    "corridor.py": ("a simulator in plain Python that becomes a domain", "baddr run {path}"),
     "machine.pomdp": ("a domain in Cassandra's file format", "baddr run {path} --agent ba-pomcp"),
     "tiger.pomdp": ("tiger in Cassandra's file format", "baddr solve {path}"),
 }

@@ -30,7 +30,7 @@ class Plot:
     lines: tuple[str, ...] = ()
     """Horizontal lines to compare with: NAME=VALUE."""
     title: str = ""
-    """Above the picture."""
+    """Above the picture. By default the domains."""
     trust: Trust = False
     debug: Debug = False
 
@@ -43,13 +43,14 @@ def main(arguments: Sequence[str]) -> int:
         raise UserError("--window must not be negative.")
     lines = [line_of(text) for text in options.lines]
     from baddr.lab.plots import plot_curves
-    from baddr.lab.results import labels, results_of
+    from baddr.lab.results import labels, results_of, title_of
 
     results = results_of(options.dirs)
     labelled = dict(zip(labels(list(results)), results.values(), strict=True))
     best = None if options.reference == "none" else reference_of(list(results), options.trust)
     more = all_of(list(results), options.trust) if options.reference == "all" else []
-    plot_curves(labelled, options.title, [options.out], options.window, best, [*more, *lines])
+    title = options.title or title_of(list(results))
+    plot_curves(labelled, title, [options.out], options.window, best, [*more, *lines])
     print(options.out)
     return 0
 

@@ -206,15 +206,17 @@ def _draw_histogram(figure: Any, axes: Any, columns: Arrays, name: str, names: N
 
 
 def _figure(panels: int) -> tuple[Any, list[Any]]:
-    """Panels below each other."""
+    """Panels below each other, along episodes: no tick lies between two."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(6.8, 1.2 + 3.2 * panels), layout="constrained")
     FigureCanvasAgg(figure)
     axes = [figure.add_subplot(panels, 1, i + 1) for i in range(panels)]
     for ax in axes:
         ax.grid(alpha=0.3)
+        ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
         ax.spines[["top", "right"]].set_visible(False)
     return figure, axes
 

@@ -79,6 +79,12 @@ def _about(path: Path) -> str:
     return f"{config.get('agent')} on {short_name(str(config.get('name', '')))}"
 
 
+def title_of(paths: Sequence[Path]) -> str:
+    """What a picture of some folders is about: the domains, each once."""
+    names = dict.fromkeys(short_name(_domain(path)[0]) for path in paths)
+    return f"Learning curves on {', '.join(names)}"
+
+
 def check_same_domain(paths: Sequence[Path]) -> None:
     """Refuse to compare returns on several domains; warn where a domain's settings differ."""
     domains = {path: _domain(path) for path in paths}
