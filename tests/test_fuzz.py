@@ -6,6 +6,7 @@
 import copy
 import json
 import os
+import re
 import shutil
 import warnings
 from dataclasses import fields
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 from baddr.agents.kinds import kinds_in
 from baddr.domains import tiger
 from baddr.errors import UserError
+from baddr.files.machine import peak_memory
 from baddr.files.rows import RowLog, read_results, read_rows
 from baddr.files.settings import problems
 from baddr.files.store import Folder, load_results, pack
@@ -35,6 +37,8 @@ FEW = settings(max_examples=EXAMPLES, deadline=10_000, suppress_health_check=[*H
 WORLD = tiger.make_domain().pomdp
 START = preset("tiger", "ba-pomcp", kinds={"planner": "po-uct"})
 EXAMPLE = Path(__file__).parent.parent / "examples" / "tiger.pomdp"
+ROCK = Path(__file__).parent / "data" / "rock.pomdpx"
+MOST_MEMORY = 2 << 30
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 ODD = [10**20, -1, 2**31, 1e39, "tiger", "pomcp", "po-uct", "x.py:y", "\x1b[31m", "a" * 999]
@@ -48,6 +52,14 @@ values = st.recursive(
     scalars, lambda x: st.lists(x, max_size=3) | st.dictionaries(names, x, max_size=4), max_leaves=12
 )
 tables = st.dictionaries(names, values, max_size=6)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def little_memory():
+    """Nothing that is read makes a program large."""
+    before = peak_memory()
+    yield
+    assert peak_memory() - before < MOST_MEMORY
 
 
 def told(function: Any, *arguments: Any) -> Any:
@@ -129,6 +141,34 @@ def test_pomdp_files(tmp_path_factory, places, cut):
 
     path = tmp_path_factory.mktemp("pomdp") / "a.pomdp"
     path.write_bytes(flipped(EXAMPLE.read_bytes(), places, cut))
+    told(read, str(path))
+
+
+@FEW
+@given(*damage)
+def test_pomdpx_files(tmp_path_factory, places, cut):
+    from baddr.domains.cassandra.format import read
+
+    path = tmp_path_factory.mktemp("pomdpx") / "a.pomdpx"
+    path.write_bytes(flipped(ROCK.read_bytes(), places, cut))
+    told(read, str(path))
+
+
+PARTS = re.split(r"([\s<>\"=]+)", ROCK.read_text())  # words, and what stands between them
+WORDS = [*dict.fromkeys(PARTS[::2]), "1e400", "nan", "-1", "9" * 30, "x" * 999, "\x1b[31m"]
+
+
+@FEW
+@given(st.lists(st.tuples(st.integers(0, len(PARTS) // 2), st.sampled_from(WORDS)), max_size=4))
+def test_pomdpx_files_with_other_words(tmp_path_factory, changes):
+    """Well-formed more often than not: what they say is wrong."""
+    from baddr.domains.cassandra.format import read
+
+    parts = [*PARTS]
+    for place, word in changes:
+        parts[2 * place] = word
+    path = tmp_path_factory.mktemp("pomdpx") / "a.pomdpx"
+    path.write_text("".join(parts))
     told(read, str(path))
 
 

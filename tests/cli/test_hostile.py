@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from baddr.bench.folder import Suite
+from baddr.bench.scoreboard import write_scoreboard
 from baddr.cli import main
 from baddr.cli.folders import interruptible, new_folder, stem_of
 from baddr.errors import ClusterError, StorageError, UserError
@@ -25,6 +27,7 @@ from baddr.lab.experiment import preset, to_config
 from baddr.lab.output import Visible, sentence, visible
 from baddr.lab.plots import plot_curves
 from baddr.lab.track import JSONL, trackers
+from baddr.paper.reproduce import Reproduction
 
 ROWS = {"run": [0, 0], "episode": [0, 1], "return": [1.0, 2.0], "discounted_return": [1.0, 2.0]}
 ROWS = {name: np.asarray(values) for name, values in ROWS.items()} | {"length": np.array([1, 1])}
@@ -86,6 +89,25 @@ def test_a_foreign_file_gets_a_sentence(name, number, tmp_path, capsys):
     assert exit_of("resume", tmp_path / "folder") == 2
     error = capsys.readouterr().err
     assert error.count("\n") <= 2 and len(error) < 550 and "Error" not in error
+
+
+PARTS = [{"parts": 3}, {"parts": {"a": 3}}, {"parts": {"a": {}}}, {"refused": []}, {"started": 3}]
+
+
+@pytest.mark.parametrize("manifest", PARTS, ids=range(len(PARTS)))
+def test_a_foreign_manifest_of_a_suite_or_of_figures_gets_a_sentence(manifest, tmp_path):
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    for folder in (Suite(tmp_path), Reproduction(tmp_path)):
+        with pytest.raises(StorageError, match="is not a manifest"):
+            folder.read_manifest()
+
+
+def test_a_suite_whose_manifest_says_nothing_has_a_scoreboard(tmp_path):
+    """It ended in a raw exception."""
+    (tmp_path / "suite.toml").write_text('agents = ["random"]\ndomains = ["tiger"]\n')
+    (tmp_path / "manifest.json").write_text("{}")
+    write_scoreboard(Suite(tmp_path))
+    assert json.loads((tmp_path / "suite.json").read_text())["status"] == "running"
 
 
 def parquet(**columns: object) -> dict[str, np.ndarray]:

@@ -216,47 +216,6 @@ def test_a_large_file_stays_sparse(tmp_path):
 
 # --- POMDPX ------------------------------------------------------------------------------------------
 
-ROCK = """<?xml version="1.0" encoding="ISO-8859-1"?>
-<pomdpx version="0.1" id="rock">
-<Discount>0.95</Discount>
-<Variable>
-<StateVar vnamePrev="rover_0" vnameCurr="rover_1" fullyObs="true"><NumValues>3</NumValues></StateVar>
-<StateVar vnamePrev="rock_0" vnameCurr="rock_1"><ValueEnum>good bad</ValueEnum></StateVar>
-<ObsVar vname="sensor"><ValueEnum>ogood obad</ValueEnum></ObsVar>
-<ActionVar vname="do"><ValueEnum>west east check</ValueEnum></ActionVar>
-<RewardVar vname="r"/>
-</Variable>
-<InitialStateBelief>
-<CondProb><Var>rover_0</Var><Parent>null</Parent><Parameter type="TBL">
-<Entry><Instance>s1</Instance><ProbTable>1.0</ProbTable></Entry></Parameter></CondProb>
-<CondProb><Var>rock_0</Var><Parent>null</Parent><Parameter type="DD"><DAG>
-<SubDAG type="uniform" var="rock_0"/></DAG></Parameter></CondProb>
-</InitialStateBelief>
-<StateTransitionFunction>
-<CondProb><Var>rover_1</Var><Parent>do rover_0</Parent><Parameter type="TBL">
-<Entry><Instance>* - -</Instance><ProbTable>identity</ProbTable></Entry>
-<Entry><Instance>west s1 -</Instance><ProbTable>0.8 0.2 0.0</ProbTable></Entry>
-<Entry><Instance>east - s2</Instance><ProbTable>0 1 1</ProbTable></Entry>
-<Entry><Instance>east s1 s1</Instance><ProbTable>0.0</ProbTable></Entry>
-</Parameter></CondProb>
-ROCKS
-</StateTransitionFunction>
-<ObsFunction>
-<CondProb><Var>sensor</Var><Parent>do rock_1</Parent><Parameter type="TBL">
-<Entry><Instance>* * -</Instance><ProbTable>0.5 0.5</ProbTable></Entry>
-<Entry><Instance>check - -</Instance><ProbTable>0.9 0.1 0.2 0.8</ProbTable></Entry>
-</Parameter></CondProb>
-</ObsFunction>
-<RewardFunction>
-<Func><Var>r</Var><Parent>do rover_0</Parent><Parameter type="TBL">
-<Entry><Instance>* *</Instance><ValueTable>-1</ValueTable></Entry>
-<Entry><Instance>east s1</Instance><ValueTable>5</ValueTable></Entry></Parameter></Func>
-<Func><Var>r</Var><Parent>rover_1 rock_1</Parent><Parameter type="DD"><DAG>
-<Node var="rover_1"><Edge val="s0"><Node var="rock_1"><Edge val="good"><Terminal>10</Terminal></Edge>
-</Node></Edge></Node></DAG></Parameter></Func>
-</RewardFunction>
-</pomdpx>
-"""
 TABLE = """<CondProb><Var>rock_1</Var><Parent>do rover_1 rock_0</Parent><Parameter type="TBL">
 <Entry><Instance>* * - -</Instance><ProbTable>identity</ProbTable></Entry>
 <Entry><Instance>west s0 * -</Instance><ProbTable>0.25 0.75</ProbTable></Entry>
@@ -275,6 +234,7 @@ DIAGRAM = """<CondProb><Var>rock_1</Var><Parent>do rover_1 rock_0</Parent><Param
 </Node></DAG>
 <SubDAGTemplate id="same"><SubDAG type="persistent" var="rock_1"/></SubDAGTemplate>
 </Parameter></CondProb>"""
+ROCK = (Path(__file__).parent.parent / "data" / "rock.pomdpx").read_text().replace(DIAGRAM, "ROCKS")
 
 
 def rock(tmp_path, content):

@@ -21,7 +21,8 @@ from baddr import load_results
 from baddr.cli import main
 from baddr.errors import ClusterError, UserError
 from baddr.files.machine import num_cores
-from baddr.lab.chunk import Schedule
+from baddr.lab.chunk import Schedule, Work
+from baddr.lab.cluster import Worker
 from baddr.lab.engine import Board, Place, Ray
 from baddr.lab.experiment import preset
 from baddr.lab.runner import choose_chunk_size, choose_keeping, resolve
@@ -318,6 +319,19 @@ def test_episodes_that_are_computed_again_are_told_once():
     assert told == [[0, 1], [0], [2]]
     assert [done for _, done, _, _ in shown] == [2, 2, 3, 4]
     assert shown[-1] == ("episodes", 4, 6, 0.5)  # the mean of the chunks' means, 1 and 0
+
+
+def test_a_worker_that_is_stopped_before_its_first_step_has_no_rows():
+    """Who is told of them asks for their columns all the same: this was a raw exception."""
+    random = preset("tiger", "random")
+    few = random.changed(filter=replace(random.settings.filter, num_particles=4))
+    resolved = resolve(replace(few, runs=1, episodes=1, chunk_size=1))
+    worker = Worker()
+    worker.work, worker.seconds = Work(resolved.experiment, resolved.life), 1.0
+    worker.start(0, 1, None)
+    rows, saved, finished = worker.advance(stop=True)
+    assert len(rows["run"]) == 0 and saved is not None and not finished
+    Board(1, 1, lambda *_: None).post(0, rows)
 
 
 def test_ray_is_asked_for_in_a_sentence(monkeypatch):

@@ -1,5 +1,6 @@
 """Sizes that cannot fit are refused before any work, with the figure and with what would fit."""
 
+import re
 import time
 from dataclasses import fields, replace
 
@@ -88,12 +89,14 @@ def test_all_parts_of_a_suite_or_a_figure_are_looked_at_first(
         (("--planner.num-simulations", 10**9), r"num-simulations (must be at most|[\d,]+ would fit)"),
         (("--filter.num-particles", 10**9), r"--filter.num-particles [\d,]+ would fit"),
         (("--chunk-size", 10**9), r"--chunk-size [\d,]+ fits"),
+        (
+            ("--planner.in-flight", 10**9, "--planner.num-simulations", 10**6),
+            r"--planner.num-simulations [\d,]+ would fit",
+        ),
     ],
 )
 def test_what_cannot_fit_the_memory_is_refused(flags, sentence, tmp_path, monkeypatch, capsys):
     """From shapes alone: nothing is allocated."""
-    import re
-
     monkeypatch.setattr(machine, "memory", lambda: 64 << 30)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as exit:
@@ -101,6 +104,18 @@ def test_what_cannot_fit_the_memory_is_refused(flags, sentence, tmp_path, monkey
     error = capsys.readouterr().err
     assert exit.value.code == 2 and re.search(sentence, error), error
     assert error.count("\n") <= 2 and not list(tmp_path.iterdir())
+
+
+def test_the_particles_of_a_belief_without_a_model_are_counted(tmp_path, monkeypatch, capsys):
+    """Their states are small; what an update makes of them is not."""
+    monkeypatch.setattr(machine, "memory", lambda: 64 << 30)
+    monkeypatch.setattr("baddr.fast.backend.memory", lambda: 64 << 30)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit:
+        main(["run", "tiger", "--agent", "random", "--filter.num-particles", str(10**9)])
+    error = capsys.readouterr().err
+    assert exit.value.code == 2 and re.search(r"--filter.num-particles [\d,]+ would fit", error), error
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_would_fit_does(monkeypatch):

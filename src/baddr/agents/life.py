@@ -24,6 +24,9 @@ from baddr.planners.children import no_children
 from baddr.prng import LONGEST_SUM
 
 Arrays = dict[str, np.ndarray]
+# Bytes of what is at hand besides, measured on tiger: of a particle while a belief is updated, of a
+# simulation, and of two simulations in flight, whose places are compared.
+WORK_OF_PARTICLE, WORK_OF_SIMULATION, WORK_IN_FLIGHT = 75, 100, 32
 STEP_LEVEL = 1  # of LLVM: real steps are as fast as with higher ones, which take a fifth longer to compile
 
 
@@ -155,7 +158,7 @@ class BayesianLife(Life):
         return bytes_of((like.belief, like.memory))
 
     def bytes_per_run(self) -> int:
-        """Its belief (twice: before and after an update) and its search tree."""
+        """Its belief (twice: before and after an update), its search tree, and what both are made with."""
         belief = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.like().belief)
         planner = self.agent.planner
         search = 0
@@ -163,7 +166,7 @@ class BayesianLife(Life):
             search = _bytes_of_search(planner, self.agent.gba, belief)
         elif isinstance(planner, FastTree):
             search = _bytes_of_tree(planner, self.agent, belief)
-        return 2 * bytes_of(belief) + search
+        return 2 * bytes_of(belief) + WORK_OF_PARTICLE * self.agent.filter.num_particles + search
 
 
 def _traced(steps: Step, i: int, place: int) -> dict[str, Any]:
@@ -203,9 +206,10 @@ def _bytes_of_search(planner: FastSearch, gba: GBAPOMDP, belief: PyTree) -> int:
         return s, planner.prepare(gba, *jax.tree.map(lambda x: x[None], (belief, draws)))
 
     key = jax.eval_shape(lambda: prng.key(0))
-    return (
-        8 * nodes * A + bytes_of(children) + bytes_of(eqx.filter_eval_shape(roots, planner, gba, belief, key))
-    )
+    starts = bytes_of(eqx.filter_eval_shape(roots, planner, gba, belief, key))
+    in_flight = min(planner.how.in_flight, planner.how.num_simulations)
+    work = WORK_OF_SIMULATION * nodes + WORK_IN_FLIGHT * in_flight**2
+    return 8 * nodes * A + bytes_of(children) + starts + work
 
 
 def _bytes_of_tree(planner: FastTree, agent: Agent, belief: PyTree) -> int:

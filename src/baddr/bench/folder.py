@@ -18,6 +18,7 @@ from baddr.bench.suite import Part, Request, parts, refusal
 from baddr.domains.catalog import short_name
 from baddr.errors import UserError
 from baddr.files.machine import peak_memory
+from baddr.files.manifest import check_parts
 from baddr.files.store import Folder
 from baddr.files.toml import merge, read_toml, to_toml
 from baddr.files.writing import write
@@ -57,9 +58,13 @@ class Suite(Folder):
         found.check()
         return found
 
+    def read_manifest(self) -> dict[str, Any]:
+        found = check_parts(super().read_manifest(), self.manifest, ("seconds", "memory_bytes", "failures"))
+        return {"status": "running", "parts": {}, "refused": {}} | found
+
     @property
     def status(self) -> str:
-        return self.read_manifest().get("status", "running") if self.manifest.exists() else "running"
+        return self.read_manifest()["status"] if self.manifest.exists() else "running"
 
 
 def start(

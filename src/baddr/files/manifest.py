@@ -21,6 +21,8 @@ TYPES: dict[str, Any] = {
     "failures": list,
     "prior": (dict, type(None)),
     "parts": dict,
+    "refused": dict,
+    "started": str,
     "cpu_seconds": (int, float),
 }
 NEEDED = ("status", "seeds", "chunks", "wall_seconds")  # of an experiment
@@ -42,6 +44,14 @@ def check_whole(manifest: dict[str, Any], path: object) -> dict[str, Any]:
     for name in NEEDED:
         if name not in manifest:
             raise StorageError(f"{path} is not the manifest of an experiment: it has no {name}.")
+    return manifest
+
+
+def check_parts(manifest: dict[str, Any], path: object, numbers: tuple[str, ...]) -> dict[str, Any]:
+    """The manifest, if it has these numbers of each part of a suite or of figures."""
+    for name, part in manifest.get("parts", {}).items():
+        if not isinstance(part, dict) or any(type(part.get(n)) not in (int, float) for n in numbers):
+            raise StorageError(f"{path} is not a manifest of baddr: part {shown(name)} has no {numbers[0]}.")
     return manifest
 
 

@@ -83,13 +83,12 @@ class Worker:
         """Blocks of steps for a while."""
         import numpy as np
 
-        started, blocks = time.monotonic(), []
+        started, blocks = time.monotonic(), [self.chunk.tell()]  # no rows, but their columns
         while not stop and not self.chunk.finished:
             blocks.append(self.chunk.advance())
             if time.monotonic() - started > SECONDS_PER_CALL:
                 break
-        names = blocks[0] if blocks else {}
-        rows = {name: np.concatenate([block[name] for block in blocks]) for name in names}
+        rows = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
         finished = self.chunk.finished
         due = stop or finished or self.schedule.due
         return rows, self._checkpoint() if due else None, finished

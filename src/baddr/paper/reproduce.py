@@ -20,6 +20,7 @@ from typing import Any
 from baddr.agents.kinds import agent_class
 from baddr.errors import UserError
 from baddr.files.machine import memory, num_cores
+from baddr.files.manifest import check_parts
 from baddr.files.settings import misfits, refuse
 from baddr.files.store import Folder, load_results
 from baddr.files.tables import Arrays
@@ -105,6 +106,9 @@ class Reproduction(Folder):
         request = merge(Request(), read_toml(self.request), str(self.request))
         request.check()
         return request
+
+    def read_manifest(self) -> dict[str, Any]:
+        return check_parts(super().read_manifest(), self.manifest, ("wall_seconds", "cpu_seconds"))
 
     def is_complete(self, name: str, timed: bool) -> bool:
         if timed:
