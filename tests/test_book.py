@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from baddr.agents import AGENTS
+
 ROOT = Path(__file__).parent.parent
 place = importlib.util.spec_from_file_location("tutorials", ROOT / "docs" / "tutorials.py")
 assert place is not None and place.loader is not None
@@ -80,6 +82,7 @@ def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     shutil.copytree(ROOT / "examples", "examples")
+    monkeypatch.setitem(AGENTS, "forgetful", "")  # the page adds it: afterwards it is gone
     names = {"__name__": "__main__"}
     for block in smaller(page):
         if "class Forgetful" in block:  # the page says: in a file that can be imported

@@ -205,6 +205,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_an_interruption_does_not_wait_for_the_compiler(tmp_path):
     """Ctrl-C while the prior trains, and the real steps compile for five more minutes. The main thread may
     itself be in the compiler, for the training: a few seconds, on a busy machine 10."""

@@ -22,6 +22,7 @@ from baddr.core.pomdp import Dynamics, Table
 from baddr.core.posterior import Posterior
 from baddr.domains import collision_avoidance, from_tables, road_racing
 from baddr.errors import UserError
+from baddr.fast import known_bounds
 from baddr.fast.belief_tree import FastTree, fast_tree
 from baddr.fast.runs import advance
 from baddr.planners.belief_tree import BeliefTree, search
@@ -147,8 +148,10 @@ def particles_only(monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "_plan", eqx.filter_jit(lambda how, *x: how.plan(*x)))
 
 
-def test_by_particles_it_plans_as_by_tables_where_states_stay(particles_only):
-    """Tiger's state changes only where the episode ends: nothing that is drawn makes a difference."""
+def test_by_particles_it_plans_as_by_tables_where_states_stay(particles_only, monkeypatch):
+    """Tiger's state changes only where the episode ends: nothing that is drawn makes a difference. Both with
+    the bounds of blind policies."""
+    monkeypatch.setattr(known_bounds, "SMALL", 0)
     how = BeliefTree(num_expansions=6, precision=0.0, stop_when_certain=False).build()
     for net in range(3):
         by_particles = plan(how, TRUE, heard(net), 30)

@@ -102,7 +102,8 @@ class FastTree(PreparedPlanner):
         small = by_tables(gba, self.how.num_models(gba, belief))
         if on_cpu() and not small and not is_known(gba.posterior):
             drawn = draw_root(key, gba, belief, self.how.num_particles)
-            drawn = in_order(drawn, belief.num_particles)
+            if not isinstance(gba.posterior, Bank):  # whose particles are drawn by weight
+                drawn = in_order(drawn, belief.num_particles)
             draws = draws_of(gba.models, belief.states.theta, drawn, belief.num_particles)
             return self.how.particle_nodes(gba, drawn, draws)
         if self.rows is None:

@@ -91,8 +91,8 @@ def _of_simulators(domain: "Domain") -> Spread:
         bank = draw_bank(prng.key(0), simulators, NUM_SIMULATORS)
         describe = described(domain.describe, bank)
         assert describe is not None
-        belief = initial_belief(prng.key(0), GBAPOMDP(domain.pomdp, bank), 1)
-        told = jax.jit(lambda key: describe(key, bank, belief))(prng.key(0))
+        gba = GBAPOMDP(domain.pomdp, bank)
+        told = jax.jit(lambda key: describe(key, bank, initial_belief(key, gba, 1)))(prng.key(0))
     except Exception:  # black boxes draw, and say no probabilities: theirs cannot be described
         return {}
     return {name.removesuffix("_std"): np.asarray(x) for name, x in told.items() if name.endswith("_std")}

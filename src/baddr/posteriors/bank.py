@@ -104,9 +104,11 @@ def normalised(log_weights: LogWeights, otherwise: LogWeights) -> LogWeights:
 def bank_of(members: Dynamics, num_members: int) -> Bank:
     """The bank of stacked members. Where all have the same array, it is kept once."""
     leaves, tree = jax.tree.flatten(members)
-    differs = tuple(bool(np.any(np.asarray(x) != np.asarray(x[:1]))) for x in leaves)
+    here = [np.asarray(x) for x in leaves]  # where looking at entries compiles nothing
+    differs = tuple(bool(np.any(x != x[:1])) for x in here)
+    kept = [x if own else jnp.asarray(y[0]) for x, y, own in zip(leaves, here, differs, strict=True)]
     return Bank(
-        members=tree.unflatten([x if own else x[0] for x, own in zip(leaves, differs, strict=True)]),
+        members=tree.unflatten(kept),
         differs=differs,
         num_members=num_members,
     )
@@ -116,8 +118,8 @@ def draw_bank(
     key: Key[Array, ""], sample_simulator: Callable[[Key[Array, ""]], Dynamics], num_members: int
 ) -> Bank:
     """Members drawn from the simulators' prior."""
-    members = jax.jit(jax.vmap(sample_simulator))(jax.random.split(key, num_members))
-    return bank_of(members, num_members)
+    draw = lambda key: jax.vmap(sample_simulator)(jax.random.split(key, num_members))
+    return bank_of(jax.jit(draw)(key), num_members)
 
 
 class Member(Posterior):

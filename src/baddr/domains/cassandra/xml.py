@@ -74,6 +74,6 @@ def parse_xml(path: Path) -> Element:
     builder = _Builder(source)
     try:
         builder.parser.Parse(content, True)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, LookupError) as error:  # the latter of an encoding that nobody knows
         raise UserError(f"{source} is not well-formed XML: {str(error)[: 2 * LONGEST_QUOTE]}.") from None
     return builder.root.children[0]
