@@ -10,7 +10,7 @@ thirds of every program, and a quarter of the time that JAX takes to lower it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partialmethod
 from itertools import accumulate
 from typing import Any
@@ -153,6 +153,25 @@ def running_sum(p: Float[Array, "*rows values"]) -> Float[Array, "*rows values"]
 def _one_by_one(p: Float[Array, " n"]) -> Float[Array, " n"]:
     add = lambda total, x: (total + x, total + x)
     return jax.lax.scan(add, jnp.zeros((), p.dtype), p)[1]
+
+
+def _all_at_once(sampler: Callable[..., Array]) -> Callable[..., Array]:
+    """A sampler of `jax.random` that is made of Gamma variables. With keys that are not its own JAX draws
+    these one after the other, on a GPU too: a second for some thousands. So there the key becomes JAX's."""
+
+    def wide(key: Key[Array, ""], *parameters: Any) -> Array:
+        theirs = lambda key, *rest: sampler(jr.wrap_key_data(jr.key_data(key), impl="threefry2x32"), *rest)
+        return jax.lax.platform_dependent(key, *parameters, cpu=sampler, default=theirs)
+
+    return wide
+
+
+beta, dirichlet, loggamma = map(_all_at_once, (jr.beta, jr.dirichlet, jr.loggamma))
+
+
+def gamma(key: Key[Array, ""], alpha: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Gamma(alpha) variables; 0 where alpha is."""
+    return jnp.where(alpha > 0, _all_at_once(jr.gamma)(key, jnp.where(alpha > 0, alpha, 1)), 0)
 
 
 def uniform_integers(key: Key[Array, ""], sizes: Int[np.ndarray, "..."]) -> Int[Array, "..."]:

@@ -20,7 +20,7 @@ from baddr.domains.tables import KNOWN
 from baddr.errors import UserError
 from baddr.files.settings import misfits, refuse
 from baddr.posteriors import Counts
-from baddr.prng import categorical
+from baddr.prng import categorical, loggamma
 
 TOLERANCE = 1e-5  # of a row's sum; rows are then divided by it
 
@@ -156,7 +156,7 @@ def prior_mean(truth: Float64[np.ndarray, "*rows n"], noise: float) -> Float64[n
 
 def dirichlet(key: Key[Array, ""], alpha: Float[Array, "*rows n"]) -> Float[Array, "*rows n"]:
     """Rows ~ Dirichlet(alpha); an entry of zero stays zero. In logarithms, as small counts underflow."""
-    log_gamma = jr.loggamma(key, jnp.where(alpha > 0, alpha, 1))
+    log_gamma = loggamma(key, jnp.where(alpha > 0, alpha, 1))
     return jax.nn.softmax(jnp.where(alpha > 0, log_gamma, -jnp.inf), axis=-1)
 
 

@@ -3,12 +3,12 @@
 from typing import NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, PyTree
 
 from baddr.core.pomdp import Action, Dynamics, Observation, State, Table, flat_index
 from baddr.core.posterior import Posterior
+from baddr.prng import gamma
 
 
 class Counts(NamedTuple):
@@ -38,7 +38,7 @@ class Dirichlet(Posterior):
         if self.expected:
             return ()
         key_T, key_O = jr.split(key)
-        return Counts(_gamma(key_T, theta.T), _gamma(key_O, theta.O))
+        return Counts(gamma(key_T, theta.T), gamma(key_O, theta.O))  # their rows, normalised, are Dirichlet
 
     def dynamics(self, theta: Counts, epsilon: PyTree) -> Dynamics:
         weights = theta if self.expected else epsilon
@@ -50,8 +50,3 @@ class Dirichlet(Posterior):
         i, i_next = flat_index(s, self.state_sizes), flat_index(s_next, self.state_sizes)
         z = flat_index(o, self.observation_sizes)
         return Counts(theta.T.at[i, a, i_next].add(1), theta.O.at[a, i_next, z].add(1))
-
-
-def _gamma(key: Key[Array, ""], alpha: Float[Array, "..."]) -> Float[Array, "..."]:
-    """Gamma(alpha, 1) draws, zero where alpha is: their normalised rows are Dirichlet draws."""
-    return jnp.where(alpha > 0, jr.gamma(key, jnp.where(alpha > 0, alpha, 1)), 0)

@@ -384,7 +384,7 @@ def _drawn_row(seed: Seed, start: Int[Array, ""], alpha: Float[Array, " values"]
     not read are never drawn.
     """
     key = jr.fold_in(jr.wrap_key_data(seed, impl=prng.IMPL), start)
-    return jnp.where(alpha > 0, jr.gamma(key, jnp.where(alpha > 0, alpha, 1)), 0)
+    return prng.gamma(key, alpha)
 
 
 def _split(layout: Layout, nodes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:

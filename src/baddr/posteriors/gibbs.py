@@ -16,6 +16,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
+from baddr import prng
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.pomdp import all_vectors, feature_vector, flat_index
 from baddr.core.rejuvenation import Moves
@@ -153,7 +154,7 @@ def _drawn(key: Key[Array, ""], alpha: Float[Array, "n I J values"], spread: Row
         return certain
     i, j = np.array(spread).T
     rows = alpha[:, i, j]
-    gamma = jnp.where(rows > 0, jr.gamma(key, jnp.where(rows > 0, rows, 1)), 0)
+    gamma = prng.gamma(key, rows)
     total = jnp.sum(gamma, axis=-1, keepdims=True)  # zero, where tiny counts round to nothing
     return certain.at[:, i, j].set(
         jnp.where(total > 0, gamma / jnp.where(total > 0, total, 1), certain[:, i, j])

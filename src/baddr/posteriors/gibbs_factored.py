@@ -15,6 +15,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from baddr import prng
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.pomdp import all_vectors, feature_vector
 from baddr.core.rejuvenation import Moves
@@ -85,7 +86,7 @@ class GibbsFactored(ParticleMoves):
     def model(self, key: Key[Array, ""], theta: FactoredCounts) -> tuple[Array, Array]:
         """(T, O) drawn from the Dirichlets, over flat states."""
         alpha = theta.counts
-        gamma = jnp.where(alpha > 0, jr.gamma(key, jnp.where(alpha > 0, alpha, 1)), 0)
+        gamma = prng.gamma(key, alpha)
         rows = [_rows(gamma, table) for table in self.posterior.layout.tables]
         p = jnp.concatenate(
             [(x / jnp.maximum(jnp.sum(x, -1, keepdims=True), 1e-30)).reshape(-1) for x in rows]

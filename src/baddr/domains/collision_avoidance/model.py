@@ -28,7 +28,7 @@ from baddr.domains.tables import KNOWN, dirichlet_counts
 from baddr.posteriors import Graph, Posterior
 from baddr.posteriors.factored import Computed, Node, Tie, parents
 from baddr.posteriors.partial import split
-from baddr.prng import categorical
+from baddr.prng import categorical, dirichlet
 
 DOWN, STAY, UP = range(3)
 MOVE_COST = 1.0
@@ -166,7 +166,7 @@ def make_domain(settings: CollisionAvoidanceSettings) -> Domain:
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
         """A policy ~ Dirichlet(c * its expectation), the same in all cells."""
-        return CollisionDynamics(jr.dirichlet(key, settings.certainty * expected.policy), table)
+        return CollisionDynamics(dirichlet(key, settings.certainty * expected.policy), table)
 
     truth = CollisionDynamics(policy(settings.down, settings.up), table)
     pomdp = CollisionAvoidance(truth, settings.discount)

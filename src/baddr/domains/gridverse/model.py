@@ -25,7 +25,7 @@ from baddr.domains.domain import Domain, takes_fields_of
 from baddr.domains.gridverse.settings import GridverseSettings, names
 from baddr.domains.gridverse.view import RENDERER
 from baddr.posteriors import Posterior
-from baddr.prng import categorical
+from baddr.prng import categorical, dirichlet
 
 FORWARD, LEFT, RIGHT = range(3)
 BEYOND, FLOOR, WALL, GOAL = range(4)
@@ -163,7 +163,7 @@ def make_domain(settings: GridverseSettings) -> Domain:
         """Lengths ~ Dirichlet(c * uniform)."""
         if prior.lengths is None:
             return prior
-        return Walk(size, forward_length, True, jr.dirichlet(key, certainty * prior.lengths))
+        return Walk(size, forward_length, True, dirichlet(key, certainty * prior.lengths))
 
     def is_legal(s: State) -> Bool[Array, ""]:
         """A pose from which the agent can act: not in a wall, nor on the goal, where episodes end."""

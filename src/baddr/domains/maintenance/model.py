@@ -10,7 +10,6 @@ Only the wear is unknown, and the prior expects a machine that wears slowly.
 
 import equinox as eqx
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Key
 
@@ -21,6 +20,7 @@ from baddr.domains.maintenance.view import RENDERER
 from baddr.domains.tables import KNOWN
 from baddr.posteriors import Counts, Graph
 from baddr.posteriors.factored import Node, parents
+from baddr.prng import beta
 
 RUN, INSPECT, REPLACE = range(3)
 NUM_WEARS, BROKEN = 4, 3
@@ -91,7 +91,7 @@ def make_domain(settings: MaintenanceSettings) -> Domain:
         pomdp=Maintenance(
             dynamics=machine(settings.wear), discount=settings.discount, horizon=settings.horizon
         ),
-        sample_simulator=lambda key: machine(jr.beta(key, mean * total, (1 - mean) * total)),
+        sample_simulator=lambda key: machine(beta(key, mean * total, (1 - mean) * total)),
         expected_simulator=machine(mean),
         counts=Counts(T * total, O * KNOWN),
         graphs={"default": graph(mean, total)},

@@ -29,6 +29,7 @@ from baddr.fast.loops import bytes_of, over_particles
 from baddr.posteriors import Graph, Posterior
 from baddr.posteriors.factored import Computed, Feature, Node, Tie, parents
 from baddr.posteriors.partial import split
+from baddr.prng import beta
 
 UP, STAY, DOWN = range(3)
 NUM_DISTANCES = 6
@@ -193,7 +194,8 @@ def make_domain(settings: RoadRacingSettings) -> Domain:
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
         """A speed ~ Beta(c/2, c/2) for each lane."""
-        return RoadDynamics(jr.beta(key, PRIOR_SPEED * certainty, (1 - PRIOR_SPEED) * certainty, (lanes,)))
+        counts = (jnp.full((lanes,), p * certainty) for p in (PRIOR_SPEED, 1 - PRIOR_SPEED))
+        return RoadDynamics(beta(key, *counts))
 
     pomdp = RoadRacing(lanes, RoadDynamics(true_speeds(lanes)), settings.discount, settings.horizon)
     expected = RoadDynamics(jnp.full((lanes,), PRIOR_SPEED))

@@ -23,6 +23,7 @@ from baddr.domains.t_maze.view import RENDERER
 from baddr.domains.tables import KNOWN, observation_table, transition_table
 from baddr.posteriors import Counts, Graph
 from baddr.posteriors.factored import Computed, Node, parents
+from baddr.prng import beta
 
 NORTH, EAST, SOUTH, WEST = range(4)
 DOOR, CUE = 0, 1  # positions
@@ -159,7 +160,7 @@ def make_domain(settings: TMazeSettings) -> Domain:
     cue = lambda reliability: TMazeDynamics(jnp.asarray(reliability, float), junction)
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
-        return cue(jr.beta(key, mean * total, (1 - mean) * total))
+        return cue(beta(key, mean * total, (1 - mean) * total))
 
     pomdp, expected = TMaze(settings, cue(settings.reliability)), cue(mean)
     lower, upper = bounds(junction, settings.discount)

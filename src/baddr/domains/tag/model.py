@@ -27,7 +27,7 @@ from baddr.domains.tag.settings import Cell, TagSettings, cells, names
 from baddr.domains.tag.view import RENDERER
 from baddr.posteriors import Counts, Graph
 from baddr.posteriors.factored import Computed, Node, parents
-from baddr.prng import categorical
+from baddr.prng import categorical, dirichlet
 
 NORTH, EAST, SOUTH, WEST, TAG = range(5)
 STEPS = ((0, 1), (1, 0), (0, -1), (-1, 0))
@@ -197,7 +197,7 @@ def make_domain(settings: TagSettings) -> Domain:
     total, truth = settings.prior_total, (settings.flee, settings.approach)
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
-        return opponent(jr.dirichlet(key, jnp.full((3,), total / 3)))
+        return opponent(dirichlet(key, jnp.full((3,), total / 3)))
 
     expected = opponent((1 / 3,) * 3)
     pomdp = Tag(len(found), opponent((*truth, 1 - sum(truth))), settings.discount, settings.horizon)

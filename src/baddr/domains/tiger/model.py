@@ -23,6 +23,7 @@ from baddr.fast.loops import bytes_of, over_particles
 from baddr.posteriors import Counts, Graph, Posterior
 from baddr.posteriors.factored import Node, parents
 from baddr.posteriors.moments import observation_draws, observation_moments
+from baddr.prng import dirichlet
 
 LISTEN = 2
 NULL = 2
@@ -102,7 +103,7 @@ def make_domain(settings: TigerSettings) -> Domain:
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
         """A hearing accuracy ~ Beta(right, wrong) for each door."""
         T, O = tables(np.eye(2))
-        return Table(T, O.at[LISTEN, :, :NULL].set(jr.dirichlet(key, hearing)), *SIZES)
+        return Table(T, O.at[LISTEN, :, :NULL].set(dirichlet(key, hearing)), *SIZES)
 
     return Domain(
         name="tiger",
