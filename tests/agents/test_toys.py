@@ -61,6 +61,12 @@ def toy(request, toys, monkeypatch) -> list[str]:
 
 
 every_toy = pytest.mark.parametrize("toy", ["posterior", "planner", "filter", "agent"], indirect=True)
+most_toys = [  # the other two by `make slow`
+    "posterior",
+    "planner",
+    pytest.param("filter", marks=pytest.mark.slow),
+    pytest.param("agent", marks=pytest.mark.slow),
+]
 OWN_FLAGS = ("--posterior.", "--planner.bonus", "--filter.patience", "--caution.")
 SETTINGS = {
     "posterior": ["--posterior", "weight = 2.0"],
@@ -83,7 +89,7 @@ def same(one: Path, other: Path) -> bool:
     return (one / "episodes.parquet").read_bytes() == (other / "episodes.parquet").read_bytes()
 
 
-@every_toy
+@pytest.mark.parametrize("toy", most_toys, indirect=True)
 def test_a_toy_goes_through_every_command(toy, tmp_path, capsys, request):
     whole, parts, more = (tmp_path / name for name in ("whole", "parts", "more"))
     command = ["tiger", *toy, *SIZES]
@@ -128,6 +134,7 @@ def test_a_config_file_and_python_give_the_same_rows(toy, toys, tmp_path):
     assert same(flags, python)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("toy", ["planner"], indirect=True)
 def test_ray_finds_a_toy_too(toy, tmp_path):
     """In processes of their own: Ray cannot pickle what the tests' type checks are attached to."""

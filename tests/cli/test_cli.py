@@ -28,11 +28,20 @@ def baddr_main(*arguments: object) -> int:
     return int(exit.value.code or 0)
 
 
+# After every block of steps, with time for what comes in between.
+CHECKPOINT_ALWAYS = """
+import time
+from baddr.files.store import Folder
+from baddr.lab import runner
+runner.SECONDS_BETWEEN_CHECKPOINTS = 0
+save = Folder.save
+Folder.save = lambda *arguments: (save(*arguments), time.sleep(0.3))
+"""
+
+
 def start(*arguments: object, checkpoint_always: bool = False) -> subprocess.Popen:
-    code = "import sys; from baddr.lab import runner; from baddr.cli import main\n"
-    code += "runner.SECONDS_BETWEEN_CHECKPOINTS = 0\n" if checkpoint_always else ""
-    code += "main(sys.argv[1:])"
-    command = [sys.executable, "-c", code, *map(str, arguments)]
+    code = "import sys; from baddr.cli import main\n" + CHECKPOINT_ALWAYS * checkpoint_always
+    command = [sys.executable, "-c", code + "main(sys.argv[1:])", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -382,3 +391,29 @@ def test_list_as_json_names_every_number(capsys):
     listing = json.loads(capsys.readouterr().out)
     assert listing["domains"]["tiger"]["actions"] == ["open-left", "open-right", "listen"]
     assert "ba-pomcp" in listing["agents"] and set(listing["presets"]) == {"quick", "paper"}
+
+
+DESTRUCTOR = """
+import os, signal, time
+from baddr.cli import list, main
+
+class Interrupted:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)  # here Python raises KeyboardInterrupt, and drops it
+
+def slow(arguments):
+    Interrupted()
+    time.sleep(20)
+    return 0
+
+list.main = slow
+main()
+"""
+
+
+def test_ctrl_c_inside_a_destructor_is_not_lost():
+    done = subprocess.run(
+        [sys.executable, "-c", DESTRUCTOR, "list"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 130 and done.stderr == "baddr: interrupted.\n"

@@ -23,7 +23,9 @@ SMALL = "--runs 2 --episodes 2 --planner.num-simulations 16 --filter.num-particl
 NETWORK = " --network.hidden 8 --pretrain.batches 8 --pretrain.max-gap 100"
 
 
-@pytest.mark.parametrize("agent", ["baddr", "filtering", "ba-pomcp", "pomcp"])
+@pytest.mark.parametrize(
+    "agent", ["baddr", "ba-pomcp", *(pytest.param(x, marks=pytest.mark.slow) for x in ("filtering", "pomcp"))]
+)
 def test_every_step_may_end_the_episode(agent: str, tmp_path: Path) -> None:
     path, out = tmp_path / "bet.py", tmp_path / "out"
     path.write_text(DOMAIN)

@@ -1,5 +1,6 @@
 """The command line. Only the command that runs is imported; `--help` and `list` answer without JAX."""
 
+import _thread
 import gc
 import importlib
 import os
@@ -17,7 +18,8 @@ from baddr.lab.output import sentence, visible_output
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command, and exit with its code."""
     gc.set_threshold(100_000)  # JAX makes many objects that stay: looking through them took half a second
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments is None:  # a process of its own
+        sys.unraisablehook, arguments = _interrupt_again, sys.argv[1:]
     if not arguments or arguments[0] in HELP:
         print(overview(), end="")
         sys.exit(0 if arguments else 2)
@@ -42,6 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if "--debug" in arguments:
             raise
         sys.exit(_tell(error))
+
+
+def _interrupt_again(unraisable: Any) -> None:
+    """Python drops what is raised in a destructor or in a callback of the garbage collection. A Ctrl-C that
+    arrives there is sent once more, a moment later, so that it is not lost."""
+    if unraisable.exc_type is KeyboardInterrupt:
+        threading.Timer(0.05, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _run(command: str, *arguments: str) -> int:
