@@ -1028,6 +1028,27 @@ MUTANTS = [
         "test_latent.py::adds_precisions",
     ),
     Mutant(
+        "Gaussians about the simulators are as wide as the prior",
+        "posteriors",
+        "jnp.broadcast_to(width * jnp.eye(z.shape[1]), (*z.shape, z.shape[1]))",
+        "jnp.broadcast_to(jnp.eye(z.shape[1]), (*z.shape, z.shape[1]))",
+        "test_latent.py::moments_of_the_prior",
+    ),
+    Mutant(
+        "all particles of Latent start about the first simulator",
+        "posteriors",
+        "jr.randint(key, (), 0, self.start.mean.shape[0])",
+        "0",
+        "test_latent.py::about_a_simulator",
+    ),
+    Mutant(
+        "a Ctrl-C in a destructor is dropped",
+        "cli",
+        "threading.Timer(0.05, _thread.interrupt_main).start()",
+        "pass",
+        "test_cli.py::destructor",
+    ),
+    Mutant(
         "the derivative of Latent forgets what z adds to the outputs",
         "posteriors",
         "@ self.layers[-1][0] + self.of_z.outputs",

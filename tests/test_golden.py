@@ -155,7 +155,7 @@ needs_same_machine = pytest.mark.skipif(
 
 
 # The others take minutes: `make golden` compares all.
-QUICK = ("tiger-baddr", "tiger-dpfrl", "collision-avoidance-ba-pomcp", LEARNING)
+QUICK = ("tiger-baddr", "collision-avoidance-ba-pomcp")
 CASES = [pytest.param(x, marks=[] if x in QUICK else pytest.mark.slow) for x in (*COMMANDS, LEARNING)]
 
 

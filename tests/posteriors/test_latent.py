@@ -18,6 +18,7 @@ from baddr.posteriors.latent import (
     LatentNet,
     OfZ,
     Prediction,
+    about,
     conditioned,
     moderated,
     scale_of,
@@ -99,11 +100,11 @@ def test_a_certain_feature_leaves_theta_as_it_is():
     assert np.all(np.isfinite(g)) and np.abs(np.concatenate([np.ravel(g), np.ravel(F)])).max() < 1e-5
 
 
-def hearing(slope: float = 0.8) -> LatentNet:
-    """Listening in tiger, where the left door is heard with logit .5 + slope z."""
+def hearing(slope: float = 0.8, rare: float = 0.0) -> LatentNet:
+    """Listening in tiger, where the left door is heard with logit .5 - rare + slope z."""
     W = jnp.zeros((7, 2)).at[5, 0].set(4.0).at[6, 1].set(4.0)  # which door is in s'
     out = jnp.zeros((2, 3)).at[0, 0].set(0.25).at[0, 1].set(-0.25).at[1, 0].set(-0.25).at[1, 1].set(0.25)
-    layers = ((W, jnp.zeros((2,))), (100 * jnp.eye(2), jnp.zeros((2,))), (out, jnp.array([0.0, 0, -30])))
+    layers = ((W, jnp.zeros((2,))), (100 * jnp.eye(2), jnp.zeros((2,))), (out, jnp.array([-rare, 0, -30])))
     return LatentNet(layers, OfZ(jnp.zeros((1, 2)), jnp.zeros((1, 3)).at[0, 0].set(slope)))
 
 
@@ -129,6 +130,55 @@ def test_against_an_exact_grid_in_one_dimension():
         assert abs(float(theta.mean[0]) - mean) < 0.05 and abs(abs(float(theta.factor[0, 0])) / sd - 1) < 0.06
         normal = np.exp(-((z - float(theta.mean[0])) ** 2) / (2 * float(theta.factor[0, 0]) ** 2))
         assert abs(np.sum(normal * p) / normal.sum() - np.sum(weights * p)) < 0.015
+
+
+def test_gaussians_about_simulators_have_the_moments_of_the_prior():
+    z = np.random.default_rng(0).exponential(size=(300, 3)) @ np.array(
+        [[1, 0.5, 0], [0, 2, 0.3], [0, 0, 0.7]]
+    )
+    mean, factor = (np.asarray(x, np.float64) for x in about(jnp.asarray(z, float), 0.4))
+    np.testing.assert_allclose(mean.mean(0), 0, atol=1e-5)
+    within = np.einsum("mij,mkj->ik", factor, factor) / len(z)
+    np.testing.assert_allclose(np.cov(mean.T, ddof=0) + within, np.eye(3), atol=1e-4)
+
+
+def test_each_particle_starts_about_a_simulator():
+    posterior = untrained_latent(LatentSettings(dimensions=2, hidden=4), TIGER)
+    z = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)), float)
+    posterior = eqx.tree_at(lambda latent: latent.start, posterior, about(z, 0.4))
+    drawn = jax.vmap(posterior.prior)(jr.split(prng.key(0), 400))
+    found, times = np.unique(np.asarray(drawn.mean), axis=0, return_counts=True)
+    np.testing.assert_array_equal(found, np.unique(np.asarray(about(z, 0.4).mean), axis=0))
+    assert np.all(np.abs(times - 80) < 4 * np.sqrt(400 * 0.2 * 0.8))  # 4 standard errors
+
+
+def test_narrow_gaussians_learn_what_is_rare():
+    """Most simulators hardly ever sound left, some do. After a sound from the left, the chance of the next:
+    by Bayes' rule over all simulators, by Gaussians about them that are weighed, and by one Gaussian."""
+    exact = -1 - np.log((np.arange(512) + 0.5) / 512)  # of an exponential distribution: mean 0, variance 1
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(32)
+    posterior = untrained_latent(LatentSettings(dimensions=1, hidden=2), TIGER)
+    start = Gaussian(jnp.zeros((1,)), jnp.eye(1))
+    posterior = Latent(None, hearing(slope=2.0, rare=4.0), start, posterior.architecture)
+    s, listen = jnp.array([0], jnp.int32), jnp.int32(tiger.LISTEN)
+    update = jax.jit(jax.vmap(lambda theta: posterior.update(prng.key(0), theta, s, listen, s, s)))
+
+    def chance(theta: Gaussian) -> np.ndarray:
+        """Of a sound from the left, under each Gaussian."""
+        z = np.asarray(theta.mean) + np.abs(np.asarray(theta.factor)[:, 0]) * nodes[None]
+        return sigmoid(0.5 - 4 + 2 * z) @ weights / weights.sum()
+
+    p = sigmoid(0.5 - 4 + 2 * exact)
+    np.testing.assert_allclose(exact.mean(), 0, atol=0.01)
+    truth = np.sum(p * p) / np.sum(p)
+    errors = []
+    for width in (0.3, 1.0):
+        start = about(jnp.asarray(exact[:, None], float), width)
+        before = chance(start)
+        after = np.sum(before * chance(update(start))) / np.sum(before)
+        errors.append(abs(after - truth))
+    assert errors[0] < 0.03 < 0.1 < errors[1], (truth, errors)
 
 
 @pytest.mark.parametrize("networks", ["T", "O"])

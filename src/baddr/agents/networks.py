@@ -85,9 +85,11 @@ def latent_prior(request: Request, settings: LatentSettings) -> Prior:
             lambda: pretrain_latent.train(key(), simulators, architecture, settings, sample_state, progress),
             lambda found: pretrain_latent.measure_fit(key(), simulators, found, settings, sample_state),
         )
-        return _with_given_half(domain, found.posterior), partial(_told_of_latent, fit, settings.max_gap)
+        return _with_given_half(domain, found.of_width(settings.width)), partial(
+            _told_of_latent, fit, settings.max_gap
+        )
 
-    return Prior(_with_given_half(domain, like.posterior), trained)
+    return Prior(_with_given_half(domain, like.of_width(settings.width)), trained)
 
 
 def _told_of_latent(test: Callable[[], LatentFit], max_gap: float) -> LatentFit:

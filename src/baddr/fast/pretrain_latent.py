@@ -27,10 +27,11 @@ from baddr.fast.compiler import compiled_quickly
 from baddr.fast.pretrain import NUM_BLOCKS, Progress, SampleState, sample_data
 from baddr.files import cache
 from baddr.posteriors.dropout import Architecture
-from baddr.posteriors.latent import Gaussian, Latent, LatentDynamics, LatentNet, OfZ, initial_net
+from baddr.posteriors.latent import Gaussian, Latent, LatentDynamics, LatentNet, OfZ, about, initial_net
 from baddr.posteriors.settings import LatentSettings, Network
 from baddr.prng import uniform_integers
 
+UNTRAINED = ("model", "width", "max_gap")  # settings that networks do not depend on
 CODE_VERSION = 1  # raise it when the same settings train another prior
 SPEED = 10.0  # of the simulators' z against the networks: a step moves few of them
 EACH = 32  # samples of a simulator in a step
@@ -65,6 +66,19 @@ class Trained(NamedTuple):
 
     posterior: Latent
     z: Float[Array, "M d"]
+
+    def of_width(self, width: float) -> Latent:
+        """The posterior whose particles start with Gaussians of this width."""
+        if width == 1:
+            return self.posterior
+        shapes = isinstance(self.z, jax.ShapeDtypeStruct)
+        start = eqx.filter_eval_shape(about, self.z, width) if shapes else _about(self.z, width)
+        return eqx.tree_at(lambda latent: latent.start, self.posterior, start)
+
+
+@compiled_quickly(0)
+def _about(z: Float[Array, "M d"], width: float) -> Gaussian:
+    return about(z, width)
 
 
 def architecture_of(
@@ -279,7 +293,7 @@ def prior_settings(
     domain: str, domain_settings: Mapping[str, Any], settings: LatentSettings, seed: int
 ) -> dict[str, Any]:
     """All that a trained prior depends on."""
-    trained = {name: value for name, value in asdict(settings).items() if name not in ("model", "max_gap")}
+    trained = {name: value for name, value in asdict(settings).items() if name not in UNTRAINED}
     return {
         "domain": domain,
         "domain_settings": dict(domain_settings),

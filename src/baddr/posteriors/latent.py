@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Int, Key
 
+from baddr.core.particles import tree_at_index
 from baddr.core.pomdp import Action, Observation, State, Transition
 from baddr.core.posterior import Posterior
 from baddr.posteriors.dropout import Architecture, Layer, NetworkDynamics, per_feature
@@ -116,7 +117,7 @@ class Latent(Posterior):
 
     T: LatentNet | None
     O: LatentNet | None
-    start: Gaussian  # theta_0
+    start: Gaussian  # theta_0, or a stack of which each particle has one (`about`)
     architecture: Architecture = eqx.field(static=True)
     expected: bool = eqx.field(static=True, default=False)
 
@@ -125,7 +126,9 @@ class Latent(Posterior):
         return self.start.mean.shape[-1]
 
     def prior(self, key: Key[Array, ""]) -> Gaussian:
-        return self.start
+        if self.start.mean.ndim == 1:
+            return self.start
+        return tree_at_index(self.start, jr.randint(key, (), 0, self.start.mean.shape[0]))
 
     def draw(self, key: Key[Array, ""], theta: Gaussian) -> Epsilon:
         return () if self.expected else theta.mean + theta.factor @ jr.normal(key, theta.mean.shape)
@@ -152,6 +155,20 @@ class Latent(Posterior):
             yield Prediction(self.T, shape.inputs_T(s, a), shape.state_sizes, s_next)
         if self.O is not None and self.O.of_z is not None:
             yield Prediction(self.O, shape.inputs_O(s, a, s_next), shape.observation_sizes, o)
+
+
+def about(z: Float[Array, "M d"], width: float) -> Gaussian:
+    """A Gaussian of this width about the z of each simulator. All of them together have mean 0 and covariance
+    I, as the prior has that is one Gaussian: z is scaled to the rest.
+
+    Where simulators are spread otherwise than a Gaussian (probabilities of which most are about 0, and some
+    are not) one Gaussian puts too little where they are, and what is rare is learned too slowly.
+    """
+    z = z - jnp.mean(z, axis=0, keepdims=True)
+    factor = jnp.linalg.cholesky(z.T @ z / len(z) + TINY * jnp.eye(z.shape[1]))
+    white = jax.scipy.linalg.solve_triangular(factor, z.T, lower=True).T
+    narrow = jnp.broadcast_to(width * jnp.eye(z.shape[1]), (*z.shape, z.shape[1]))
+    return Gaussian(math.sqrt(1 - width**2) * white, narrow)
 
 
 def score(prediction: Prediction, theta: Gaussian) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:

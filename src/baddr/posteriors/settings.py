@@ -189,6 +189,9 @@ class LatentSettings:
     features, or one for each. Actions are always one-hot."""
     model: Literal["sampled", "expected"] = "sampled"
     """The model of each simulation: of a z drawn from its particle's Gaussian, or of the mean."""
+    width: float = 1.0
+    """Of a particle's first Gaussian, in units of the prior's. 1: one Gaussian for all. Less: each lies about
+    the z of another simulator, for priors that are no Gaussian, such as rare moves."""
     learn_transition: bool = True
     """Let transitions depend on z, and learn z from them. no: all simulators have the same ones."""
     learn_observation: bool = True
@@ -216,6 +219,7 @@ class LatentSettings:
                 self.learn_transition or self.learn_observation,
                 "latent.learn-transition and latent.learn-observation: one of them must be yes",
             ),
+            (0 < self.width <= 1, "latent.width must be above 0 and at most 1"),
             (self.simulators >= 2, "latent.simulators must be at least 2"),
             (self.steps >= 0, "latent.steps must not be negative"),
             (self.batch_size >= 1, "latent.batch-size must be at least 1"),
