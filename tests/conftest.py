@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--slow"):
         return
-    kept = covering([item for item in items if "cover" in item.keywords])
+    kept = covering([x for x in items if "cover" in x.keywords and "slow" not in x.keywords])
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(pytest.mark.skip(reason="takes minutes: --slow runs it"))

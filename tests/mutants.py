@@ -1044,7 +1044,7 @@ MUTANTS = [
     Mutant(
         "a Ctrl-C in a destructor is dropped",
         "cli",
-        "threading.Timer(0.05, _thread.interrupt_main).start()",
+        "threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()",
         "pass",
         "test_cli.py::destructor",
     ),

@@ -26,13 +26,10 @@ import pytest
 import baddr
 from baddr.agents.kinds import agent_class
 from baddr.cli import main
-from baddr.cli.parse import parse_with_domain
-from baddr.cli.run import Run
 from baddr.lab import runner
-from baddr.lab.build import build_domain
 from baddr.lab.chunk import Work, no_rows
 from baddr.lab.measure import Pace
-from baddr.lab.runner import LOCAL, sized
+from baddr.lab.runner import sized
 
 ROOT = Path(__file__).parent.parent
 
@@ -167,13 +164,13 @@ def unmeasured(monkeypatch) -> None:
 
 
 @every_pair
-def test_dry_run_and_trace(domain, agent, tmp_path, unmeasured):
+def test_dry_run_and_trace(domain, agent, tmp_path, unmeasured, monkeypatch):
     """Nothing is written, and the real steps of a run have consistent shapes and types."""
-    line = f"run {pair(domain, agent)} {SIZE} --out {tmp_path / 'out'} --dry-run"
-    assert "1 run" in succeed(line) and not (tmp_path / "out").exists()
-    experiment = parse_with_domain(Run, "run", line.split()[1:], Run).experiment
-    place, built_domain = LOCAL.place(), build_domain(experiment)
-    experiment, built = sized(experiment, built_domain, place)
+    found = []
+    monkeypatch.setattr(runner, "sized", lambda *given: found.append(sized(*given)) or found[-1])
+    dry = succeed(f"run {pair(domain, agent)} {SIZE} --out {tmp_path / 'out'} --dry-run")
+    assert "1 run" in dry and not (tmp_path / "out").exists()
+    experiment, built = found[-1]
     assert {"run", "episode", "return"} <= set(no_rows(Work(experiment, built.life)))
 
 

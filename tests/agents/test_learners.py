@@ -550,7 +550,7 @@ def test_the_gradient_reaches_through_the_whole_window():
     assert np.abs(cut - gradient.memory.cell.candidate.weight).max() > 1e-3 * scale
 
 
-@pytest.mark.parametrize("particles", [True, False])
+@pytest.mark.parametrize("particles", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_learns_to_remember(particles):
     """Samples of one step: the bit was seen in the sample before. Optimum 1; without memory 1/2."""
     settings = replace(TINY, hidden=16, observation_width=16, actors=16, sample_length=1, learning_rate=3e-3)

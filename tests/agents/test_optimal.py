@@ -57,6 +57,7 @@ def test_values_are_those_of_the_vectors_for_the_steps_left(solved) -> None:
         assert np.argmax(plan.Q[run]) == act(solution, b, int(left[run]))
 
 
+@pytest.mark.slow
 def test_it_returns_the_optimum_on_tiger() -> None:
     """3.770. An episode deviates by 8.5, so that the mean over 4096 has a standard error of .13; the filter's
     1024 particles cost less."""

@@ -61,12 +61,8 @@ def toy(request, toys, monkeypatch) -> list[str]:
 
 
 every_toy = pytest.mark.parametrize("toy", ["posterior", "planner", "filter", "agent"], indirect=True)
-most_toys = [  # the other two by `make slow`
-    "posterior",
-    "planner",
-    pytest.param("filter", marks=pytest.mark.slow),
-    pytest.param("agent", marks=pytest.mark.slow),
-]
+LATER = ("planner", "filter", "agent")  # by `make slow`
+one_toy = ["posterior", *(pytest.param(name, marks=pytest.mark.slow) for name in LATER)]
 OWN_FLAGS = ("--posterior.", "--planner.bonus", "--filter.patience", "--caution.")
 SETTINGS = {
     "posterior": ["--posterior", "weight = 2.0"],
@@ -89,7 +85,7 @@ def same(one: Path, other: Path) -> bool:
     return (one / "episodes.parquet").read_bytes() == (other / "episodes.parquet").read_bytes()
 
 
-@pytest.mark.parametrize("toy", most_toys, indirect=True)
+@pytest.mark.parametrize("toy", one_toy, indirect=True)
 def test_a_toy_goes_through_every_command(toy, tmp_path, capsys, request):
     whole, parts, more = (tmp_path / name for name in ("whole", "parts", "more"))
     command = ["tiger", *toy, *SIZES]

@@ -93,7 +93,10 @@ GOOD = [COUNTS, Frozen(COUNTS), Known(DOMAIN.pomdp.dynamics), Factored(DOMAIN.gr
 GOOD += [Dirichlet(DOMAIN.counts, *tiger.SIZES, expected=False), Wrapped(DOMAIN.counts)]
 
 
-@pytest.mark.parametrize("posterior", GOOD, ids=lambda posterior: type(posterior).__name__)
+slow = lambda value: pytest.param(value, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("posterior", [*GOOD[:4], *map(slow, GOOD[4:])], ids=lambda x: type(x).__name__)
 def test_a_good_posterior_passes(posterior):
     assert trials.posterior_problems(posterior, DOMAIN) == []
 
@@ -232,7 +235,7 @@ class Blind(Around):
 FINE: list[Filter] = [Importance(256), Importance(256, resample_below=1e6), Rejection(256), Around()]
 
 
-@pytest.mark.parametrize("filter", FINE, ids=str)
+@pytest.mark.parametrize("filter", [*FINE[:1], *FINE[2:3], *map(slow, (FINE[1], FINE[3]))], ids=str)
 def test_a_good_filter_passes(filter):
     assert trials.filter_problems(filter) == []
 

@@ -36,7 +36,13 @@ SMALL = {
 }
 
 
-@pytest.mark.parametrize("name", SMALL, ids=lambda name: Path(name).name)
+LATER = ("factored-tiger", "sysadmin", str(EXAMPLES / "machine.pomdp"))  # the slowest: `make slow`
+BY_NAME = [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in LATER), id=Path(name).name) for name in SMALL
+]
+
+
+@pytest.mark.parametrize("name", BY_NAME)
 @pytest.mark.filterwarnings("ignore:.*rewards depend on the observation")
 def test_every_domain_keeps_its_promises(name):
     entry = catalog.entry(name)

@@ -101,7 +101,7 @@ def test_groups_hold_every_draw_once():
     assert np.all(everything.i == -1) and np.all(everything.draws == -1)
 
 
-@pytest.mark.parametrize("nobody", [False, True])
+@pytest.mark.parametrize("nobody", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_draws_in_groups_are_the_draws_alone(nobody, monkeypatch):
     """Two runs, 21 draws of 4 particles each, in groups of up to 3, with masks and inputs of their own."""
     network = Network(hidden=24, dropout=0.25, dropout_placement="all", inputs="scaled")
@@ -220,7 +220,7 @@ def sizes_of(pomdp):
     return pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
 
 
-@pytest.mark.parametrize("large", [kernels.LARGE, 1])
+@pytest.mark.parametrize("large", [kernels.LARGE, pytest.param(1, marks=pytest.mark.slow)])
 def test_rejection_sampling(large, monkeypatch):
     """One run finishes rounds before the other: what is then undefined for it is not seen.
 

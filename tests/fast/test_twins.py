@@ -125,9 +125,13 @@ def filtered(gba: GBAPOMDP, how: Importance | Rejection, key):
     return jax.vmap(one)(jr.split(key, 2), jnp.array([False, True]))
 
 
+VARIANTS = ("dirichlet, sampled", "dropout, masks redrawn", "latent, expected", "latent, O alike")
+MOST = [pytest.param(name, marks=[pytest.mark.slow] * (name in VARIANTS)) for name in NAMES]
+
+
 @pytest.mark.cover
 @pytest.mark.parametrize("how", FILTERS.values(), ids=FILTERS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MOST)
 def test_beliefs_are_the_same(name, how):
     plain, fast = (filtered(gba, how, prng.key(1)) for gba in twins(name))
     same_trees(plain, fast, **CLOSE)

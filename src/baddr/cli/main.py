@@ -1,9 +1,9 @@
 """The command line. Only the command that runs is imported; `--help` and `list` answer without JAX."""
 
-import _thread
 import gc
 import importlib
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -50,7 +50,8 @@ def _interrupt_again(unraisable: Any) -> None:
     """Python drops what is raised in a destructor or in a callback of the garbage collection. A Ctrl-C that
     arrives there is sent once more, a moment later, so that it is not lost."""
     if unraisable.exc_type is KeyboardInterrupt:
-        threading.Timer(0.05, _thread.interrupt_main).start()
+        main = threading.main_thread().ident or 0
+        threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()
     else:
         sys.__unraisablehook__(unraisable)
 
