@@ -79,6 +79,37 @@ def test_no_function_takes_too_much() -> None:
     assert not [name for name, node in functions() if parameters(node) > MOST_PARAMETERS]
 
 
+def classes() -> dict[str, tuple[list[str], dict[str, bool]]]:
+    """Of each class its bases, and whether each of its methods is abstract."""
+    found = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                bases = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
+                methods = [x for x in node.body if isinstance(x, ast.FunctionDef) and x.name[:2] != "__"]
+                abstract = lambda x: any("abstract" in ast.unparse(d) for d in x.decorator_list)
+                found[node.name] = bases, {x.name: abstract(x) for x in methods}
+    return found
+
+
+def test_no_concrete_method_is_overridden() -> None:
+    """A method is abstract or final."""
+    known = classes()
+
+    def above(name: str) -> set[str]:
+        bases = {base for base in known[name][0] if base in known and base != name}
+        return bases.union(*map(above, bases))
+
+    overridden = [
+        f"{name}.{method} of {base}"
+        for name, (_, methods) in known.items()
+        for base in above(name)
+        for method in methods
+        if known[base][1].get(method) is False
+    ]
+    assert overridden == []
+
+
 def test_one_file_asks_for_the_backend() -> None:
     asks = [name_of(path) for path in FILES if "default_backend" in path.read_text()]
     assert asks == ["fast/backend.py"]

@@ -99,7 +99,7 @@ def test_a_foreign_manifest_of_a_suite_or_of_figures_gets_a_sentence(manifest, t
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     for folder in (Suite(tmp_path), Reproduction(tmp_path)):
         with pytest.raises(StorageError, match="is not a manifest"):
-            folder.read_manifest()
+            folder.read_parts()
 
 
 def test_a_suite_whose_manifest_says_nothing_has_a_scoreboard(tmp_path):

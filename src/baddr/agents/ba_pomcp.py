@@ -14,13 +14,10 @@ class BaPomcp(Bayesian, Generic[P, F]):
     variant: ClassVar[str] = "counts"
     needs: ClassVar[str | None] = "counts"
     moves: ClassVar[bool] = True
+    tells_spread: ClassVar[bool] = False
 
     planner: P = field(default_factory=PoUct)  # type: ignore[assignment]
     filter: F = field(default_factory=Importance)  # type: ignore[assignment]
-
-    @property
-    def tells_spread(self) -> bool:
-        return False
 
     def prior(self, request: Request) -> Prior:
         from baddr.agents.needs import lacks

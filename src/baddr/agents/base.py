@@ -64,6 +64,9 @@ class AgentSettings(ABC):
     shares: ClassVar[bool] = False  # its beliefs are about what all runs of a seed share: members, a network
     learns: ClassVar[bool] = True  # it keeps what it learns: a result can be another one's --prior
     moves: ClassVar[bool] = False  # --filter.rejuvenate has moves for its posterior
+    # NAME_std of its beliefs holds all that they do not know, unless a group of settings says no: expected
+    # models leave out what a particle itself does not know.
+    tells_spread: ClassVar[bool] = True
 
     @abstractmethod
     def build(self, request: Request) -> Built:
@@ -72,12 +75,6 @@ class AgentSettings(ABC):
     @abstractmethod
     def seconds_per_step(self, platform: str) -> float:
         """About what a real step of a run takes, for an estimate."""
-
-    @property
-    def tells_spread(self) -> bool:
-        """Whether NAME_std of its beliefs holds all that they do not know: expected models leave out what a
-        particle itself does not know."""
-        return True
 
     def groups(self) -> dict[str, Any]:
         """The groups of settings, by name."""

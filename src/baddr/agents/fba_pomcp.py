@@ -24,10 +24,6 @@ class FbaPomcp(Bayesian, Generic[P, F]):
     filter: F = field(default_factory=Importance)  # type: ignore[assignment]
     factored: FactoredSettings = field(default_factory=FactoredSettings)
 
-    @property
-    def tells_spread(self) -> bool:
-        return self.factored.tables or self.factored.model == "sampled"
-
     def prior(self, request: Request) -> Prior:
         """The Bayes network with the chosen structure; one that cannot fit is refused before it is made."""
         from baddr.agents.needs import lacks

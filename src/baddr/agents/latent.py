@@ -20,10 +20,6 @@ class Latent(Bayesian, Generic[P, F]):
     filter: F = field(default_factory=Importance)  # type: ignore[assignment]
     latent: LatentSettings = field(default_factory=LatentSettings)
 
-    @property
-    def tells_spread(self) -> bool:
-        return self.latent.model == "sampled"
-
     def prior(self, request: Request) -> Prior:
         from baddr.agents.networks import latent_prior
 

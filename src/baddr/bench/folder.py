@@ -43,13 +43,14 @@ class Suite(Folder):
     def optimum(self, domain: str) -> Path:
         return self.path / "optima" / f"{short_name(domain).replace(':', '-')}.json"
 
-    def check_new(self) -> None:
+    def check_free(self) -> None:
+        """Refuse to start where something else lies."""
         if self.request.exists():
             raise UserError(
                 f"{self.path} already holds a suite; resume it with `baddr resume {self.path}`, or choose "
                 "another folder with --out."
             )
-        super().check_new()
+        self.check_new()
 
     def read_request(self) -> Request:
         if not self.request.exists():
@@ -58,13 +59,14 @@ class Suite(Folder):
         found.check()
         return found
 
-    def read_manifest(self) -> dict[str, Any]:
-        found = check_parts(super().read_manifest(), self.manifest, ("seconds", "memory_bytes", "failures"))
+    def read_parts(self) -> dict[str, Any]:
+        """The manifest, whose parts are whole."""
+        found = check_parts(self.read_manifest(), self.manifest, ("seconds", "memory_bytes", "failures"))
         return {"status": "running", "parts": {}, "refused": {}} | found
 
     @property
     def status(self) -> str:
-        return self.read_manifest()["status"] if self.manifest.exists() else "running"
+        return self.read_parts()["status"] if self.manifest.exists() else "running"
 
 
 def start(
@@ -72,7 +74,7 @@ def start(
 ) -> int:
     """A new suite; the number of parts in which a run failed."""
     request.check()
-    folder.check_new()
+    folder.check_free()
     with folder.owned():
         write(folder.request, to_toml(asdict(request)).encode())
         return _run(request, folder, progress, engine, listeners)
@@ -113,7 +115,7 @@ def _manifest(folder: Suite) -> dict[str, Any]:
     from baddr.lab.runner import environment
 
     new = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "parts": {}, "refused": {}}
-    old = folder.read_manifest() if folder.manifest.exists() else {}
+    old = folder.read_parts() if folder.manifest.exists() else {}
     manifest = {**new, **old, "status": "running", **environment()}
     folder.write_manifest(manifest)
     return manifest

@@ -27,7 +27,7 @@ def write_scoreboard(folder: Suite) -> dict[str, Any]:
 
 def scoreboard(folder: Suite) -> dict[str, Any]:
     """All numbers of the page."""
-    request, manifest = folder.read_request(), folder.read_manifest()
+    request, manifest = folder.read_request(), folder.read_parts()
     plan = list(parts(request))
     results = _results(folder, plan)
     domains = {}

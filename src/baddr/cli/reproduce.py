@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     with new_folder(options.out, f"reproduce-{'-'.join(request.figures)}", options.dry_run) as path:
         folder = Reproduction(path)
         if not options.dry_run:
-            folder.check_new()
+            folder.check_free()
         engine = engine_of(options.where)
         if options.dry_run:
             return _dry_run(request, engine)
@@ -98,7 +98,7 @@ def finish(folder: Any, failed: int) -> int:
         print(f"{figure.name}: {figure.title}{size}")
         for claim in scores["claims"]:
             print(f"  {claim['verdict']:9s}  {claim['says']}")
-    wall = folder.read_manifest()["wall_seconds"]
+    wall = folder.read_parts()["wall_seconds"]
     print(f"wall time {wall:.0f} s; pictures, data and report.html in {folder.path}")
     if failed:
         print(f"baddr: some runs of {failed} part(s) failed; the report names them.", file=sys.stderr)

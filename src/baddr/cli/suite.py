@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
     with new_folder(options.out, f"suite-{request.preset}", options.dry_run) as path:
         folder = SuiteFolder(path)
         if not options.dry_run:
-            folder.check_new()
+            folder.check_free()
         engine = engine_of(options.where)
         if options.dry_run:
             return _dry_run(request, engine)

@@ -52,10 +52,11 @@ class Models(eqx.Module):
     ) -> Theta:
         """U of the particles i, which share a and o; where not `learn`, their theta as they are."""
 
+    @abstractmethod
     def draw(self, keys: Key[Array, " n"], thetas: Theta, i: Indices) -> PyTree:
         """epsilon of a D ~ p(.; theta) for each."""
-        return jax.vmap(lambda key, i: self.posterior.draw(key, tree_at_index(thetas, i)))(keys, i)
 
+    @abstractmethod
     def propose(
         self,
         keys: Key[Array, " n"],
@@ -66,6 +67,26 @@ class Models(eqx.Module):
         given: tuple[Action, Observation],
     ) -> Proposals:
         """Step the D of each particle from its s, and weigh the real observation."""
+
+    @abstractmethod
+    def log_likelihood(
+        self, thetas: Theta, i: Indices, epsilons: PyTree, steps: Transition
+    ) -> Float[Array, " n"]:
+        """log p(o | s, a, s'; D) of each particle; they share a and o."""
+
+
+class ByDynamics(Models):
+    """Models that step and weigh by the D of each particle."""
+
+    def propose(
+        self,
+        keys: Key[Array, " n"],
+        thetas: Theta,
+        i: Indices,
+        epsilons: PyTree,
+        s: Int[Array, "n state_features"],
+        given: tuple[Action, Observation],
+    ) -> Proposals:
         a, o = given
 
         def one(key: Key[Array, ""], i: Int[Array, ""], epsilon: PyTree, s: State) -> Proposals:
@@ -78,8 +99,6 @@ class Models(eqx.Module):
     def log_likelihood(
         self, thetas: Theta, i: Indices, epsilons: PyTree, steps: Transition
     ) -> Float[Array, " n"]:
-        """log p(o | s, a, s'; D) of each particle; they share a and o."""
-
         def one(i: Int[Array, ""], epsilon: PyTree, s: State, s_next: State) -> Float[Array, ""]:
             return self.dynamics(thetas, i, epsilon).observation_log_prob(s, steps.a, s_next, steps.o)
 
@@ -94,7 +113,7 @@ class RestartingModels(Models):
         """The theta of an episode that starts in s."""
 
 
-class EachAlone(Models):
+class EachAlone(ByDynamics):
     """Particle beside particle."""
 
     posterior: Posterior
@@ -109,12 +128,20 @@ class EachAlone(Models):
     def dynamics(self, thetas: Theta, i: Int[Array, ""], epsilon: PyTree) -> Dynamics:
         return self.posterior.dynamics(tree_at_index(thetas, i), epsilon)
 
+    def draw(self, keys: Key[Array, " n"], thetas: Theta, i: Indices) -> PyTree:
+        return draw_each(self.posterior, keys, thetas, i)
+
     def update(
         self, keys: Key[Array, " n"], thetas: Theta, i: Indices, steps: Transition, learn: Bool[Array, ""]
     ) -> Theta:
         return self.each(update_one(self.posterior, thetas, steps, learn), thetas)(
             keys, i, steps.s, steps.s_next
         )
+
+
+def draw_each(posterior: Posterior, keys: Key[Array, " n"], thetas: Theta, i: Indices) -> PyTree:
+    """epsilon for each of the particles i, by the posterior's own `draw`."""
+    return jax.vmap(lambda key, i: posterior.draw(key, tree_at_index(thetas, i)))(keys, i)
 
 
 def update_one(

@@ -10,7 +10,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.core.models import Indices, Models, update_one
+from baddr.core.models import ByDynamics, Indices, update_one
 from baddr.core.particles import Particles
 from baddr.core.pomdp import Dynamics, Transition, flat_index
 from baddr.core.posterior import Theta
@@ -27,7 +27,7 @@ def _(posterior: Bank) -> "BankModels":
     return BankModels(posterior)
 
 
-class BankModels(Models):
+class BankModels(ByDynamics):
     """A D is a member, whatever the particle."""
 
     posterior: Bank

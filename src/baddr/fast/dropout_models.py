@@ -7,9 +7,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.core.models import Indices, Models
+from baddr.core.models import ByDynamics, Indices, draw_each
 from baddr.core.pomdp import Action, State, Transition
 from baddr.core.posterior import Theta
 from baddr.fast import kernels
@@ -43,7 +43,7 @@ def fit_kernels(posterior: Dropout) -> bool:
     return posterior.architecture.network.layers == kernels.LAYERS and posterior.ensemble.dtype == jnp.float32
 
 
-class DropoutModels(Models):
+class DropoutModels(ByDynamics):
     """D and U of particles' networks; by kernels the same numbers, but for rounding."""
 
     posterior: Dropout
@@ -62,6 +62,9 @@ class DropoutModels(Models):
             return self.posterior.dynamics(thetas[i], epsilon)
         particle = Particle(thetas, i)
         return ParticleDynamics(particle=particle, masks=epsilon, architecture=self.posterior.architecture)
+
+    def draw(self, keys: Key[Array, " n"], thetas: Theta, i: Indices) -> PyTree:
+        return draw_each(self.posterior, keys, thetas, i)
 
     def update(
         self, keys: Key[Array, " n"], thetas: Stack, i: Indices, steps: Transition, learn: Bool[Array, ""]

@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.core.models import Indices, Models
+from baddr.core.models import ByDynamics, Indices, draw_each
 from baddr.core.particles import tree_at_index
 from baddr.core.pomdp import State, Transition
 from baddr.core.posterior import Theta
@@ -35,7 +35,7 @@ def _(posterior: Latent) -> "LatentModels":
     return LatentModels(posterior)
 
 
-class LatentModels(Models):
+class LatentModels(ByDynamics):
     """D and U of particles that share their networks."""
 
     posterior: Latent
@@ -50,6 +50,9 @@ class LatentModels(Models):
     def dynamics(self, thetas: Gaussian, i: Int[Array, ""], epsilon: Epsilon) -> LatentDynamics:
         # Of theta nothing is read where z was drawn.
         return self.posterior.dynamics(tree_at_index(thetas, i), epsilon)
+
+    def draw(self, keys: Key[Array, " n"], thetas: Theta, i: Indices) -> PyTree:
+        return draw_each(self.posterior, keys, thetas, i)
 
     def update(
         self, keys: Key[Array, " n"], thetas: Gaussian, i: Indices, steps: Transition, learn: Bool[Array, ""]

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from baddr.core.models import Indices, Models
+from baddr.core.models import ByDynamics, Indices, Models
 from baddr.core.particles import tree_at_index
 from baddr.core.pomdp import Dynamics, Transition
 from baddr.core.posterior import Theta
@@ -22,7 +22,7 @@ def _(posterior: Mixture) -> "MixtureModels":
     return MixtureModels(posterior)
 
 
-class MixtureModels(Models):
+class MixtureModels(ByDynamics):
     """The models of all parts."""
 
     posterior: Mixture

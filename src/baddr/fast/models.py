@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from baddr.core.models import Indices, Models, update_one
+from baddr.core.models import ByDynamics, Indices, Models, draw_each, update_one
 from baddr.core.particles import tree_at_index
 from baddr.core.pomdp import Dynamics, Transition
 from baddr.core.posterior import Posterior, Theta
@@ -27,7 +27,7 @@ def models_of(posterior: Posterior) -> Models:
     return InBlocks(posterior)
 
 
-class InBlocks(Models):
+class InBlocks(ByDynamics):
     """A few particles at a time on a CPU, so that their theta stay in the cache."""
 
     posterior: Posterior
@@ -42,6 +42,9 @@ class InBlocks(Models):
     def dynamics(self, thetas: Theta, i: Int[Array, ""], epsilon: PyTree) -> Dynamics:
         return self.posterior.dynamics(tree_at_index(thetas, i), epsilon)
 
+    def draw(self, keys: Key[Array, " n"], thetas: Theta, i: Indices) -> PyTree:
+        return draw_each(self.posterior, keys, thetas, i)
+
     def update(
         self, keys: Key[Array, " n"], thetas: Theta, i: Indices, steps: Transition, learn: Bool[Array, ""]
     ) -> Theta:
@@ -49,7 +52,7 @@ class InBlocks(Models):
         return self.each(one, thetas)(keys, i, steps.s, steps.s_next)
 
 
-class FactoredModels(Models):
+class FactoredModels(ByDynamics):
     """A step of a Bayes network reads a few rows of its counts: they are read where they lie."""
 
     posterior: Factored
@@ -64,6 +67,9 @@ class FactoredModels(Models):
     def dynamics(self, thetas: FactoredCounts, i: Int[Array, ""], epsilon: PyTree) -> FactoredDynamics:
         return self.posterior.dynamics_among(thetas, i, epsilon)
 
+    def draw(self, keys: Key[Array, " n"], thetas: Theta, i: Indices) -> PyTree:
+        return draw_each(self.posterior, keys, thetas, i)
+
     def update(
         self, keys: Key[Array, " n"], thetas: Theta, i: Indices, steps: Transition, learn: Bool[Array, ""]
     ) -> Theta:
@@ -71,7 +77,7 @@ class FactoredModels(Models):
         return self.each(one, thetas)(keys, i, steps.s, steps.s_next)
 
 
-class FrozenModels(Models):
+class FrozenModels(ByDynamics):
     """The models of another posterior; nothing is learned."""
 
     posterior: Frozen
@@ -90,13 +96,16 @@ class FrozenModels(Models):
     def dynamics(self, thetas: Theta, i: Int[Array, ""], epsilon: PyTree) -> Dynamics:
         return self.inner.dynamics(thetas, i, epsilon)
 
+    def draw(self, keys: Key[Array, " n"], thetas: Theta, i: Indices) -> PyTree:
+        return draw_each(self.posterior, keys, thetas, i)
+
     def update(
         self, keys: Key[Array, " n"], thetas: Theta, i: Indices, steps: Transition, learn: Bool[Array, ""]
     ) -> Theta:
         return tree_at_index(thetas, i)
 
 
-class PartialModels(Models):
+class PartialModels(ByDynamics):
     """T from the models of one posterior, O from those of another."""
 
     posterior: Partial
@@ -123,6 +132,9 @@ class PartialModels(Models):
             split(self.transition.dynamics(thetas[0], i, epsilon[0])),
             split(self.observation.dynamics(thetas[1], i, epsilon[1])),
         )
+
+    def draw(self, keys: Key[Array, " n"], thetas: Theta, i: Indices) -> PyTree:
+        return draw_each(self.posterior, keys, thetas, i)
 
     def update(
         self,

@@ -120,7 +120,8 @@ def sentence(columns: Arrays, found: list[Imagined], names: Names) -> str:
 def warning(experiment: Any, columns: Arrays, names: Names) -> str | None:
     """One sentence, where there is something to say. Beliefs that came with --prior have seen more than this
     experiment shows, and a spread that leaves out what a particle itself does not know says nothing."""
-    tells = getattr(experiment.settings, "tells_spread", False)
+    parts = experiment.settings, *experiment.settings.groups().values()
+    tells = all(getattr(part, "tells_spread", True) for part in parts)
     if experiment.prior or not tells or not anything_unseen(columns):
         return None
     from baddr.lab.build import build_domain

@@ -89,7 +89,7 @@ class Reproduction(Folder):
     def timing(self, name: str) -> Path:
         return self.part(name).path / "timing.json"
 
-    def check_new(self) -> None:
+    def check_free(self) -> None:
         """Refuse to start where something else lies; what a killed start left behind does not count."""
         if self.request.exists():
             raise UserError(
@@ -100,15 +100,16 @@ class Reproduction(Folder):
             left = [p for p in self.path.iterdir() if p.name != ".lock" and p.suffix != ".part"]
             if not left:
                 return
-        super().check_new()
+        self.check_new()
 
     def read_request(self) -> Request:
         request = merge(Request(), read_toml(self.request), str(self.request))
         request.check()
         return request
 
-    def read_manifest(self) -> dict[str, Any]:
-        return check_parts(super().read_manifest(), self.manifest, ("wall_seconds", "cpu_seconds"))
+    def read_parts(self) -> dict[str, Any]:
+        """The manifest, whose parts are whole."""
+        return check_parts(self.read_manifest(), self.manifest, ("wall_seconds", "cpu_seconds"))
 
     def is_complete(self, name: str, timed: bool) -> bool:
         if timed:
@@ -126,9 +127,9 @@ def start(
 ) -> int:
     """Make figures in a new folder; the number of parts in which a run failed."""
     request.check()
-    folder.check_new()
+    folder.check_free()
     with folder.owned():
-        folder.check_new()  # another program may have started in the meantime
+        folder.check_free()  # another program may have started in the meantime
         write(folder.request, to_toml(asdict(request)).encode())
         return _run(request, folder, progress, engine, listeners)
 
@@ -141,7 +142,7 @@ def resume(folder: Reproduction, progress: Progress, engine: Any = None, listene
 
 def status(folder: Reproduction) -> str:
     """`running` or `complete`."""
-    return folder.read_manifest().get("status", "running") if folder.manifest.exists() else "running"
+    return folder.read_parts().get("status", "running") if folder.manifest.exists() else "running"
 
 
 def _run(request: Request, folder: Reproduction, progress: Progress, engine: Any, listeners: Any) -> int:
@@ -187,7 +188,7 @@ def _manifest(folder: Reproduction) -> dict[str, Any]:
         "cpu_seconds": 0.0,
         "parts": {},
     }
-    old = folder.read_manifest() if folder.manifest.exists() else {}
+    old = folder.read_parts() if folder.manifest.exists() else {}
     manifest = {**new, **old, "status": "running", **environment(), "hardware": hardware()}
     folder.write_manifest(manifest)
     return manifest

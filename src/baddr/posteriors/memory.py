@@ -141,9 +141,9 @@ class Renewal(Rejuvenation):
         )
         return (select(due, after, belief), memory), moved
 
+    @abstractmethod
     def size(self, belief: Particles) -> tuple[Float[Array, ""], int]:
         """How many count, of how many."""
-        return belief.effective_sample_size(), belief.num_particles
 
     @abstractmethod
     def renew(self, key: Key[Array, ""], belief: Particles, memory: Memory) -> tuple[Particles, Moves]:
@@ -152,6 +152,9 @@ class Renewal(Rejuvenation):
 
 class ParticleMoves(Renewal):
     """Moves of all particles of a run, after they were resampled."""
+
+    def size(self, belief: Particles) -> tuple[Float[Array, ""], int]:
+        return belief.effective_sample_size(), belief.num_particles
 
     def renew(self, key: Key[Array, ""], belief: Particles, memory: Memory) -> tuple[Particles, Moves]:
         key_resample, key_move = jr.split(key)

@@ -106,6 +106,10 @@ class FactoredSettings:
     grid: int = 21
     """Models of each Dirichlet in the bank of --factored.tables."""
 
+    @property
+    def tells_spread(self) -> bool:
+        return self.tables or self.model == "sampled"
+
     def problems(self) -> list[str]:
         plain = self.structure == "true"
         return wrong(
@@ -208,6 +212,10 @@ class LatentSettings:
     """Weight of the divergence of a simulator's z from N(0, I), against a sample's cross-entropy."""
     max_gap: float = 0.1
     """Warn of networks whose cross-entropy ends more than this many nats above the simulators' entropy."""
+
+    @property
+    def tells_spread(self) -> bool:
+        return self.model == "sampled"
 
     def problems(self) -> list[str]:
         return wrong(

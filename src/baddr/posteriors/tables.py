@@ -18,7 +18,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.core.models import Indices, Proposals, RestartingModels
+from baddr.core.models import Indices, Proposals, RestartingModels, draw_each
 from baddr.core.particles import tree_at_index
 from baddr.core.pomdp import Action, Observation, State, Transition
 from baddr.core.posterior import Posterior, Theta
@@ -143,6 +143,9 @@ class TableModels(RestartingModels):
         models = jnp.sum(thetas.b, axis=2)
         b = self.posterior.start[None, :, :, None] * models[:, :, None]
         return TableTheta(b, s[:, np.array(self.posterior.form.features)])
+
+    def draw(self, keys: Key[Array, " n"], thetas: Theta, i: Indices) -> PyTree:
+        return draw_each(self.posterior, keys, thetas, i)
 
     def propose(
         self,
