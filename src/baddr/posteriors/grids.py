@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import xlog1py, xlogy
 
 MOST_ON_A_GRID = 2  # Dirichlets of two categories each
 NUM_DRAWN = 256  # models, where there are more
@@ -32,7 +31,7 @@ def _grid(
     for alpha in alphas:
         one = len(alpha) == 1
         points.append(np.ones((1, 1)) if one else np.stack([p, 1 - p], axis=1))
-        log = np.zeros(1) if one else xlogy(alpha[0] - 1, p) + xlog1py(alpha[1] - 1, -p)
+        log = np.zeros(1) if one else (alpha[0] - 1) * np.log(p) + (alpha[1] - 1) * np.log1p(-p)
         weights.append(np.exp(log - log.max()) / np.exp(log - log.max()).sum())
     chosen = list(itertools.product(*(range(len(w)) for w in weights)))
     rows = [[y for x, i in zip(points, pick, strict=True) for y in x[i]] for pick in chosen]
