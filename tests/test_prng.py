@@ -85,3 +85,14 @@ def test_the_cipher_is_threefry_however_it_is_batched():
     one_key = jax.vmap(cipher, in_axes=(None, None, 0, None), out_axes=1)
     expected = np.stack(prng.threefry((k0[0, 0], k1[0, 0]), x0, jnp.broadcast_to(x1[0], x0.shape)))
     assert np.array_equal(jax.jit(one_key)(k0[0, 0], k1[0, 0], x0, x1[0]), expected)
+
+
+@pytest.mark.parametrize("made", [prng.key, jr.key], ids=["ours", "JAX's"])
+def test_gamma_variables_take_our_keys_and_others(made):
+    """On a CPU they are those of `jax.random`, 0 where alpha is; and a program for a GPU can be made."""
+    alpha = jnp.array([0.5, 0.0, 3.0])
+    expected = jr.gamma(made(1), jnp.array([0.5, 1.0, 3.0]))
+    np.testing.assert_array_equal(prng.gamma(made(1), alpha), expected.at[1].set(0))
+    np.testing.assert_array_equal(prng.dirichlet(made(1), alpha + 1), jr.dirichlet(made(1), alpha + 1))
+    draw = jax.jit(lambda alpha: prng.gamma(made(1), alpha))
+    assert "func" in draw.trace(alpha).lower(lowering_platforms=("cuda",)).as_text()

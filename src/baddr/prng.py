@@ -157,9 +157,11 @@ def _one_by_one(p: Float[Array, " n"]) -> Float[Array, " n"]:
 
 def _all_at_once(sampler: Callable[..., Array]) -> Callable[..., Array]:
     """A sampler of `jax.random` that is made of Gamma variables. With keys that are not its own JAX draws
-    these one after the other, on a GPU too: a second for some thousands. So there the key becomes JAX's."""
+    these one after the other, on a GPU too: a second for some thousands. So there our keys become JAX's."""
 
     def wide(key: Key[Array, ""], *parameters: Any) -> Array:
+        if jr.key_impl(key) != IMPL:
+            return sampler(key, *parameters)
         theirs = lambda key, *rest: sampler(jr.wrap_key_data(jr.key_data(key), impl="threefry2x32"), *rest)
         return jax.lax.platform_dependent(key, *parameters, cpu=sampler, default=theirs)
 
