@@ -32,7 +32,7 @@ from baddr.posteriors.settings import LatentSettings, Network
 from baddr.prng import uniform_integers
 
 UNTRAINED = ("model", "width", "max_gap")  # settings that networks do not depend on
-CODE_VERSION = 1  # raise it when the same settings train another prior
+CODE_VERSION = 2  # raise it when the same settings train another prior
 SPEED = 10.0  # of the simulators' z against the networks: a step moves few of them
 EACH = 32  # samples of a simulator in a step
 NUM_TESTED, NUM_AT_THE_EDGE = 64, 32  # simulators whose fit is measured, and how many of them lie far out
