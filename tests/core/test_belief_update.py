@@ -37,6 +37,7 @@ rejection = jax.jit(lambda k, b, a, o: Rejection().update(k, GBA, b, a, o))
 FILTERS = {"importance": importance, "rejection": rejection}
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("history", ORACLES)
 def test_filters_match_the_exact_belief(name, history):
