@@ -42,9 +42,23 @@ MUTANTS = [
     Mutant(
         "resampling keeps the states",
         "core",
-        "s = belief.states.s[ancestors]\n    epsilons",
-        "s = belief.states.s\n    epsilons",
+        "epsilons, belief.states.s[i], (a, o))",
+        "epsilons, belief.states.s, (a, o))",
         "test_joint_belief.py::systematic",
+    ),
+    Mutant(
+        "the first try is taken",
+        "core",
+        "* tries + taken, log_mean",
+        "* tries, log_mean",
+        "test_belief_update.py::tried",
+    ),
+    Mutant(
+        "a particle weighs as much as the try that it takes",
+        "core",
+        "jax.nn.logsumexp(log_likelihood, axis=1) - math.log(tries)",
+        "jnp.take_along_axis(log_likelihood, taken[:, None], axis=1)[:, 0]",
+        "test_belief_update.py::tried",
     ),
     Mutant(
         "the next episode keeps the states",

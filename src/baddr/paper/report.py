@@ -26,22 +26,27 @@ MARKS = {"held": "✓ held", "not held": "✗ not held", "undecided": "? undecid
 def scores(figure: Figure, sizes: Sizes, data: Data) -> dict[str, Any]:
     """All that is said about a figure."""
     curves = figure.curves(sizes)
-    goal = final_return(curves)
     return {
         "figure": figure.name,
         "title": figure.title,
         "preset": sizes.preset,
         "reduced": is_reduced(figure, sizes),
-        "goal": goal,
-        "curves": [curve_scores(curve, data) | until(curve, goal, data) for curve in curves],
+        "curves": [curve_scores(c, data) | until(c, final_return(curves, c), data) for c in curves],
         "claims": [claim_scores(claim, data) for claim in figure.claims(sizes)],
     }
 
 
-def final_return(curves: tuple[Curve, ...]) -> float | None:
-    """What the paper's BADDr returns in the end ("2.2 after 400"), where a figure has one such number."""
-    found = {c.paper.split(" after ")[0] for c in curves if c.experiment.agent == "baddr" and c.paper}
+def final_return(curves: tuple[Curve, ...], curve: Curve) -> float | None:
+    """What the paper's BADDr returns in the end ("2.2 after 400") on a domain of this size, where a figure
+    has one such number."""
+    baddr = [c for c in curves if c.experiment.agent == "baddr" and c.paper and size_of(c) == size_of(curve)]
+    found = {c.paper.split(" after ")[0] for c in baddr}
     return float(found.pop()) if len(found) == 1 else None
+
+
+def size_of(curve: Curve) -> Any:
+    e = curve.experiment
+    return e.name, getattr(e.domain, "size", None), getattr(e.domain, "lanes", None)
 
 
 def until(curve: Curve, goal: float | None, data: Data) -> dict[str, Any]:
@@ -53,7 +58,7 @@ def until(curve: Curve, goal: float | None, data: Data) -> dict[str, Any]:
     window = min(10, len(returns))
     means = np.convolve(returns, np.full(window, 1 / window), mode="valid")
     found = np.flatnonzero(means >= goal)
-    return {"until": int(found[0]) + 1 if len(found) else None}
+    return {"goal": goal, "until": int(found[0]) + 1 if len(found) else None}
 
 
 def is_reduced(figure: Figure, sizes: Sizes) -> bool:
@@ -237,13 +242,13 @@ def _figure(figure: Figure, scores: dict[str, Any]) -> list[Block]:
 
 def _until_table(scores: dict[str, Any]) -> list[Block]:
     rows = [
-        [c["label"], f"{c['until']:,}" if c["until"] else f"not within {c['episodes']:,}"]
+        [c["label"], f"{c['goal']:g}", f"{c['until']:,}" if c["until"] else f"not within {c['episodes']:,}"]
         for c in scores["curves"]
         if "until" in c
     ]
-    title = f"Episodes until the paper's final return, {scores['goal']}"
     words = "From this episode on the mean over runs and ten episodes first reaches it."
-    return [("h3", title), ("p", words), ("table", ["curve", "episode"], rows)] if rows else []
+    table = ("table", ["curve", "return", "episode"], rows)
+    return [("h3", "Episodes until the paper's final return"), ("p", words), table] if rows else []
 
 
 def _score_table(curves: list[dict[str, Any]]) -> Block:
