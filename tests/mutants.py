@@ -1284,6 +1284,20 @@ MUTANTS = [
         "test_gibbs_factored.py::test_a_sweep_leaves and uncertain",
     ),
     Mutant(
+        "moves or not, first states are drawn one by one",
+        "core",
+        'p0 = getattr(self.rejuvenation, "p0", None)',
+        "p0 = None",
+        "test_gibbs.py::evenly",
+    ),
+    Mutant(
+        "even draws do not look at weights",
+        "core",
+        ".at[jnp.argsort(-weights)].set(drawn)",
+        ".at[jnp.arange(n)].set(drawn)",
+        "test_particles.py::spread",
+    ),
+    Mutant(
         "tables forget nothing at a new episode",
         "posteriors",
         "        return TableTheta(b, s[:, np.array(self.posterior.form.features)])",

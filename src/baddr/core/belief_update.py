@@ -25,12 +25,13 @@ from baddr.core.models import RestartingModels
 from baddr.core.particles import (
     NOBODY,
     Particles,
+    even_draws,
     independent_indices,
     systematic_indices,
     tree_at_index,
     uniform_weights,
 )
-from baddr.core.pomdp import Action, Observation, Transition
+from baddr.core.pomdp import Action, Observation, Transition, feature_vector
 
 Yes = Bool[Array, ""] | bool
 
@@ -55,9 +56,19 @@ def initial_belief(key: Key[Array, ""], gba: GBAPOMDP, num_particles: int) -> Pa
     return Particles(_restarted(gba, AugmentedState(s, theta)), uniform_weights(num_particles))
 
 
-def next_episode(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Particles:
-    """The next episode's prior: states redrawn from p_s0, models and their weights kept."""
-    s = jax.vmap(gba.pomdp.initial_state)(jr.split(key, belief.num_particles))
+def next_episode(
+    key: Key[Array, ""], gba: GBAPOMDP, belief: Particles, p0: Float[Array, " S"] | None = None
+) -> Particles:
+    """The next episode's prior: states redrawn from p_s0, models and their weights kept.
+
+    Given the table `p0` of p_s0 they are drawn evenly. Drawn one by one, p(s_0) would be off by as much as
+    few particles with large weights leave it, and first actions with it.
+    """
+    if p0 is None:
+        s = jax.vmap(gba.pomdp.initial_state)(jr.split(key, belief.num_particles))
+    else:
+        flat = even_draws(key, p0, belief.weights)
+        s = jax.vmap(lambda s: feature_vector(s, gba.pomdp.state_sizes))(flat)
     return Particles(_restarted(gba, AugmentedState(s, belief.states.theta)), belief.log_weights)
 
 
