@@ -1149,6 +1149,20 @@ MUTANTS = [
         "test_scores.py::references or cover",
     ),
     Mutant(
+        "a joined suite notes what another one's parts took",
+        "bench",
+        "for manifest in reversed(manifests) for name",
+        "for manifest in manifests for name",
+        "test_join.py::costs",
+    ),
+    Mutant(
+        "suites of any sizes are joined",
+        "bench",
+        "if getattr(request, name) != getattr(first, name):",
+        "if name == 'preset' and request.preset != first.preset:",
+        "test_join.py::same_sizes",
+    ),
+    Mutant(
         "a sampled rock stays good",
         "domains/rock_sample",
         "jnp.where(sampled, 0, s[2:])",

@@ -15,6 +15,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from baddr import gym, prng
+from baddr.bench.folder import Suite
+from baddr.bench.outside import add, outside
 from baddr.core.agent import Agent, state_marginals
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
@@ -34,6 +36,7 @@ ORACLES = json.loads((Path(__file__).parent / "data" / "tiger_exact_beliefs.json
 ACTIONS = {"openL": 0, "openR": 1, "listen": 2}
 HEARD = {"hearL": 0, "hearR": 1, "null": 2}
 TIGER_FILE = str(Path(__file__).parent.parent / "examples" / "tiger.pomdp")
+PPO = str(Path(__file__).parent.parent / "examples" / "ppo.py")
 
 
 def ba_pomcp(num_simulations=32, num_particles=64, **filter_settings):
@@ -245,13 +248,18 @@ def test_copies_out_of_order_get_a_sentence():
             envs.step(actions)
 
 
-def test_ppo_of_stable_baselines_plays_by_the_id():
-    """The recipe of docs/gymnasium.md, at a tiny size."""
-    sb3 = pytest.importorskip("stable_baselines3")
-    model = sb3.PPO("MlpPolicy", "baddr.gym:baddr/Tiger-v0", n_steps=16, batch_size=16, device="cpu", seed=0)
-    model.learn(32)
-    action, _ = model.predict(np.int64(NULL), deterministic=True)
-    assert int(action) in (0, 1, 2)
+@pytest.mark.parametrize("agent", ["ppo", "recurrent-ppo"])
+def test_stable_baselines_has_rows_of_the_suite(agent, tmp_path):
+    """examples/ppo.py, at a tiny size: it learns by the id, and the suite takes what it writes."""
+    for package in ("stable_baselines3", "sb3_contrib"):
+        pytest.importorskip(package)
+    path, suite = tmp_path / "ppo.parquet", Suite(tmp_path)
+    suite.request.write_text('domains = ["tiger", "t-maze"]')
+    options = ["--agent", agent, "--runs", "2", "--episodes", "3", "--out", str(path)]
+    subprocess.run([sys.executable, PPO, "tiger", "t-maze", *options], check=True)
+    assert add(suite, path, agent, ()) == ["t-maze", "tiger"]
+    returns = outside(suite)[agent]["tiger"][0]["discounted_return"]
+    assert returns.shape == (6,) and np.all(np.abs(returns) <= 100 * 20) and len(np.unique(returns)) > 1
 
 
 def test_without_gymnasium_the_extra_is_named():

@@ -20,6 +20,7 @@ EXAMPLES = {
         "baddr run tiger --agent ba-pomcp --planner.kind {path}:make_planner",
     ),
     "corridor.py": ("a simulator in plain Python that becomes a domain", "baddr run {path}"),
+    "ppo.py": ("rows of the suite by Stable-Baselines3", "python {path} tiger"),
     "machine.pomdp": ("a domain in Cassandra's file format", "baddr run {path} --agent ba-pomcp"),
     "tiger.pomdp": ("tiger in Cassandra's file format", "baddr solve {path}"),
 }

@@ -24,13 +24,14 @@ class Suite:
     Interrupted, it is resumed with `baddr resume DIR`.
 
     --add puts an outside agent's results beside ours: a Parquet file with the columns run, episode,
-    discounted_return and domain.
+    discounted_return and domain. --join makes one suite of several that were computed apart.
 
     examples:
       baddr suite
       baddr suite --agents ba-pomcp baddr --domains tiger t-maze --runs 4 --episodes 10
       baddr suite --preset full --device gpu --out results/suite
       baddr suite --add mine.parquet --name mine --out results/suite
+      baddr suite --join results/tiger results/t-maze --out results/both
     """
 
     preset: Literal["quick", "full"] = "quick"
@@ -54,6 +55,8 @@ class Suite:
     """Add an outside agent's results to the suite in --out, and write its scoreboard anew."""
     name: str = ""
     """What to call the outside agent."""
+    join: Annotated[tuple[Path, ...], arg(metavar="DIR...")] = ()
+    """Suites of the same sizes, of which --out shall be one with the agents and domains of all."""
     where: Flat[Where] = field(default_factory=Where)
     watch: Watch = False
     debug: Debug = False
@@ -63,6 +66,8 @@ def main(arguments: Sequence[str]) -> int:
     options: Suite = parse(Suite, "suite", arguments)
     if options.add is not None or options.name:
         return _add(options)
+    if options.join:
+        return _join(options)
     from baddr.bench.folder import Suite as SuiteFolder
     from baddr.bench.folder import start
     from baddr.bench.suite import Request
@@ -94,6 +99,20 @@ def _add(options: Suite) -> int:
     write_scoreboard(folder)
     print(f"{options.name} is on the scoreboard of {folder.path}, on {', '.join(domains)}.")
     return 0
+
+
+def _join(options: Suite) -> int:
+    from baddr.bench.folder import Suite as SuiteFolder
+    from baddr.bench.join import join
+    from baddr.bench.scoreboard import write_scoreboard
+
+    with new_folder(options.out, "suite-joined") as path:
+        folder = SuiteFolder(path)
+        missing = join(folder, [SuiteFolder(path) for path in options.join])
+        write_scoreboard(folder)
+    if missing:
+        print(f"{missing} part(s) were not computed yet: `baddr resume {folder.path}` computes them.")
+    return finish(folder, sum(bool(found["failures"]) for found in folder.read_parts()["parts"].values()))
 
 
 def _dry_run(request: Any, engine: Any) -> int:
