@@ -774,9 +774,23 @@ MUTANTS = [
     Mutant(
         "a crash that was not seen cannot happen",
         "paper",
-        "low, high = (low - rare, high) if rare > 0 else (low, high - rare)",
-        "pass",
+        "found = allowing(seen, rare(data, terms, values), data.times)",
+        "found = seen",
         "test_claims.py::four_units",
+    ),
+    Mutant(
+        "disasters are counted in episodes, whoever learns",
+        "paper",
+        "single = term.curve in data.forgetful",
+        "single = True",
+        "test_claims.py::disasters_cluster",
+    ),
+    Mutant(
+        "what was not seen happens to one unit in n",
+        "lab",
+        "UNSEEN = -np.log(0.05)",
+        "UNSEEN = 1.0",
+        "test_claims.py::disasters_cluster",
     ),
     Mutant(
         "runs that share networks are as good as ensembles",
