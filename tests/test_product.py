@@ -151,7 +151,7 @@ def with_history(command: str, domain: str, agent: str, folder: Path) -> str:
 # checks each shape and type of its real steps, and so many are compiled and run that every domain and every
 # agent is among them. (The README's commands have every agent on tiger.) `make matrix` runs all of them.
 UNSOLVABLE = [("battleship", "optimal")]  # what is seen depends on the state before
-LAST = ("baddr", "filtering", "latent", "mixture")  # networks take longest: chosen where nothing else is missing
+LAST = ("baddr", "filtering", "latent", "mixture")  # networks take longest: only where no other is missing
 ORDER = sorted(AGENTS, key=LAST.__contains__)
 PAIRS = [x for x in itertools.product(DOMAINS, ORDER) if x not in REFUSED and x not in UNSOLVABLE]
 every_pair = pytest.mark.parametrize(

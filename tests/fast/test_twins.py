@@ -117,9 +117,7 @@ def filtered(gba: GBAPOMDP, how: Importance | Rejection, key):
         def update(belief, step):
             t, heard = step
             learns, active = t != 1, ~(rests & (t == 2))
-            return how.update(
-                jr.fold_in(key, t), gba, belief, jnp.int32(LISTEN), heard[None], learns, active
-            )
+            return how.update(jr.fold_in(key, t), gba, belief, jnp.int32(LISTEN), heard[None], learns, active)
 
         belief = initial_belief(key, gba, how.num_particles)
         belief, infos = jax.lax.scan(update, belief, (jnp.arange(3), jnp.array([0, 1, 0], jnp.int32)))
