@@ -1088,7 +1088,7 @@ MUTANTS = [
         "fast",
         "    g = jnp.sum(J * outcome[:, None], axis=2) - jnp.sum(mean, axis=2)\n",
         "    g = jnp.sum(J * outcome[:, None], axis=2)\n",
-        "test_twins.py::filter",
+        "test_twins.py::latent",
     ),
     Mutant(
         "a mixture plans with its first part alone",
