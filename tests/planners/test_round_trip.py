@@ -10,7 +10,7 @@ from searches import chain, search
 from baddr import prng
 from baddr.core.particles import Particles, uniform_weights
 from baddr.planners.choice import Hooks
-from baddr.planners.round_trip import value
+from baddr.planners.round_trip import Path, back_up_level, value
 from baddr.planners.tree_search import TreeSearch, grow, problem_of
 
 BELIEF = Particles(jnp.zeros((1, 1, 1), jnp.int32), uniform_weights(1)[None])
@@ -63,6 +63,24 @@ def test_an_entry_is_its_rewards_and_what_its_children_have_reported(in_flight, 
         V = value(problem, *(jnp.asarray(x) for x in (sums32, np.int32(node), nodes32[node])))
         assert float(V) == pytest.approx(plain, rel=1e-5)
     assert len(state) == size and sums[:2, 0].sum() == 150
+
+
+def test_the_visits_before_are_brought_up_to_date_once():
+    """Two simulations come back from one child at a time: it was visited n times, and then n + 2 times V."""
+    how = TreeSearch(8, 1.0, 4, in_flight=2, backup="max")
+    problem = problem_of(how, chain(discount=0.9), 1)
+    sums, nodes = jnp.zeros((problem.num_entries + 1, 3)), jnp.zeros((10, 5))
+    sums = sums.at[2].set(jnp.array([1.0, 4.0, 1.0])).at[3].set(jnp.array([2.0, 6.0, 2.0]))  # Q: 4 and 3
+    nodes = nodes.at[1].set(
+        jnp.array([3.0, 6.0, 0.0, 0.0, 2.0])
+    )  # n, what it reported, its actions that count
+    places, twice = problem.places, lambda x: jnp.tile(jnp.asarray(x), (problem.places, 1))
+    path = Path(twice([0, 2, 0, 0, 0]), twice([1.0, 0, 0, 0, 0]), *(jnp.full(places, x) for x in (2, 9, 0.0)))
+    back = jnp.arange(places) < 2
+    level = jnp.where(back, 1, 0), jnp.where(back, 2, 0)
+    sums, nodes = back_up_level(problem, sums, nodes, path, level, jnp.zeros(places))
+    np.testing.assert_allclose(nodes[1, :2], [5.0, 5 * 4.0])
+    np.testing.assert_allclose(sums[0], [2.0, 2 * 1.0 + 0.9 * (5 * 4.0 - 6.0), 0.0])
 
 
 @pytest.mark.parametrize("in_flight", [1, 5])
