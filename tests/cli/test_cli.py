@@ -15,6 +15,8 @@ import pytest
 import baddr
 from baddr.cli import main
 from baddr.files.store import unpack
+from baddr.lab import runner
+from baddr.lab.measure import Pace
 
 DATA = Path(__file__).parent.parent / "data"
 # One shape for all tests: what one of them compiled, the others find in the cache.
@@ -168,10 +170,12 @@ def test_an_experiment_of_other_random_streams_does_not_go_on(finished, tmp_path
     assert (folder / "episodes.parquet").read_bytes() == (finished / "episodes.parquet").read_bytes()
 
 
-def test_dry_run_says_what_would_happen_and_does_nothing(tmp_path, capsys):
+def test_dry_run_says_what_would_happen_and_does_nothing(tmp_path, capsys, monkeypatch):
+    """What is measured is in tests/lab/test_measure.py."""
+    monkeypatch.setattr(runner, "pace", lambda *_: Pace(0.0, 1.0, steps=8, step=1.0, length=4.0))
     assert baddr_main(*RUN, "--dry-run", "--out", tmp_path / "new") == 0
     out = capsys.readouterr().out
-    assert "4 runs" in out and "MiB" in out and "steps were measured" in out
+    assert "4 runs" in out and "MiB" in out and "8 steps were measured" in out
     assert not (tmp_path / "new").exists()
 
 

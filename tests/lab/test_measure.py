@@ -5,6 +5,7 @@ from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from baddr.agents.base import Built
@@ -34,18 +35,20 @@ def test_a_pace_is_that_of_the_steps(monkeypatch):
     assert found.known and found.steps >= 2 and found.step > 0 and found.compiling >= 1
     # A random listener of tiger opens a door with probability 2/3: an episode lasts 1.5 steps.
     assert 1 <= found.length < 3
-    monkeypatch.setattr(measure, "_walk", lambda *_: (3, 1))  # steps, and episodes that ended in them
+    monkeypatch.setattr(measure, "_walk", lambda *_: (3, np.ones(1)))  # steps, and ended episodes' lengths
     short = pace(SMALL, built(), 30, 1)
-    assert short.length == 30 and "until the horizon, 30 steps" in short.text
+    assert short.length == 30 and "until the horizon, 30 steps" in short.text(50, 1)
 
 
 def test_the_time_is_that_of_training_compilation_and_steps():
     found = Pace(training=100.0, compiling=10.0, steps=8, step=0.5, length=4.0)
     assert found.seconds(episodes=50, turns=3) == pytest.approx(110 + 0.5 * 4 * 50 * 3)
-    assert found.text == (
+    assert found.text(50, 3) == (
         "8 steps were measured: 500 ms each, episodes of 4.0 steps; and 10 seconds of compilation, "
         "100 seconds of training"
     )
+    learner = found._replace(training=0.0, growth=5.0)
+    assert "up to 25 minutes once they last until the horizon" in learner.text(50, 3)
 
 
 @pytest.mark.parametrize(

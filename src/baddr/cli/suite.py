@@ -131,7 +131,7 @@ def _dry_run(request: Any, engine: Any) -> int:
         seconds += found["seconds"] + STARTING
         sizes = f"{part.experiment.runs:5d} runs x {part.experiment.episodes:6d} episodes"
         print(f"{part.name:40s} {sizes} {found['memory_bytes'] / 2**20:8.0f} MiB")
-    print(f"{count} parts, about {seconds / 60:.0f} minutes here. Nothing was run.")
+    print(f"{count} parts, perhaps {seconds / 60:.0f} minutes, by rules of thumb. Nothing was run.")
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from baddr.agents.base import Built
 from baddr.agents.life import Life
@@ -28,17 +29,20 @@ class Pace(NamedTuple):
     step: float  # seconds that one took
     length: float  # of an episode, in steps
     known: bool = True  # whether that was seen; the horizon otherwise
+    growth: float = 1.0  # how much longer episodes of a learner may become: until the horizon
 
     def seconds(self, episodes: int, turns: int) -> float:
         """Of chunks of so many episodes, `turns` of them one after the other."""
         return self.training + self.compiling + self.step * self.length * episodes * turns
 
-    @property
-    def text(self) -> str:
+    def text(self, episodes: int, turns: int) -> str:
         """How the time is known."""
-        seen = f"episodes of {self.length:.1f} steps" if self.length >= 1 else "many episodes each"
-        lasts = seen if self.known else f"episodes until the horizon, {self.length:.0f} steps"
+        lasts = f"episodes of {self.length:.1f} steps" if self.length >= 1 else "several episodes each"
+        lasts = lasts if self.known else f"episodes until the horizon, {self.length:.0f} steps"
         training = f", {said(self.training)} of training" if self.training else ""
+        if self.growth > 1:
+            most = said(self._replace(length=self.length * self.growth).seconds(episodes, turns))
+            lasts = f"episodes as short as at first (up to {most} once they last until the horizon)"
         return (
             f"{self.steps} steps were measured: {said(self.step)} each, {lasts}; and {said(self.compiling)} "
             f"of compilation{training}"
@@ -98,16 +102,19 @@ def pace(
     with ThreadPoolExecutor(chunks) as pool:
         done = list(pool.map(lambda chunk: _walk(chunk, EPISODES_PER_RUN * runs, seconds), some))
     took, steps = time.monotonic() - compiled, sum(n for n, _ in done)
-    ended = sum(n for _, n in done)
-    known = not training and ended >= runs * chunks
-    length = min(float(horizon), steps * runs / ended) if known else float(horizon)
-    return Pace(training, compiled - started, steps, max(1e-9, took) * chunks / steps, length, known)
+    lengths = np.concatenate([lengths for _, lengths in done])
+    known = not training and len(lengths) >= runs * chunks
+    length = min(float(horizon), steps * runs / len(lengths)) if known else float(horizon)
+    growth = 1.0 if life.blocks_are_short or not known else horizon / float(np.mean(lengths))
+    step = max(1e-9, took) * chunks / steps
+    return Pace(training, compiled - started, steps, step, length, known, growth)
 
 
-def _walk(chunk: Chunk, episodes: int, seconds: float) -> tuple[int, int]:
-    """Steps that a chunk takes within some seconds, or until enough episodes ended; and how many did."""
-    started, steps, ended = time.monotonic(), 0, 0
-    while not steps or (time.monotonic() - started < seconds and ended < episodes):
+def _walk(chunk: Chunk, episodes: int, seconds: float) -> tuple[int, np.ndarray]:
+    """Steps that a chunk takes within some seconds, or until enough episodes ended; and how long these
+    were. A step of a learner is a block of updates."""
+    started, steps, lengths = time.monotonic(), 0, np.zeros(0)
+    while not steps or (time.monotonic() - started < seconds and len(lengths) < episodes):
         steps += chunk.block if chunk.work.life.blocks_are_short else 1
-        ended += len(chunk.advance()["run"])
-    return steps, ended
+        lengths = np.concatenate([lengths, chunk.advance()["length"]])
+    return steps, lengths

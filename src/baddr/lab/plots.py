@@ -22,6 +22,7 @@ GREY = "#555555"
 STYLES = ("-", "--", "-.", ":")
 LINES = ((0, (1, 1)), (0, (5, 2)), (0, (3, 1, 1, 1)), (0, (5, 1, 1, 1, 1, 1)))  # of references
 LONGEST_LINE = 100  # characters
+LEGEND_WIDTH = 92  # letters beside each other, with six for each line that they name
 FORMATS = (".png", ".svg", ".pdf")
 NOTHING = Names((), (), ())
 
@@ -226,7 +227,7 @@ def _finish(figure: Any, paths: list[Path]) -> None:
     for axes in figure.axes:
         handles, labels = axes.get_legend_handles_labels()
         if handles:
-            columns = 1 if max(map(len, labels)) > 40 else 2
+            columns = max(1, min(len(labels), LEGEND_WIDTH // (max(map(len, labels)) + 6)))
             place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.17), "ncols": columns}
             axes.legend(handles, labels, frameon=False, fontsize="small", **place)
     for path in paths:

@@ -186,7 +186,8 @@ def estimate(
     takes, how = seconds(experiment, horizon, place.platform) / together, ""
     if measured and isinstance(engine, Local):
         found = pace(experiment, built, horizon, together)
-        takes, how = found.seconds(experiment.episodes, -(-len(plan) // together)), found.text
+        size = experiment.episodes, -(-len(plan) // together)
+        takes, how = found.seconds(*size), found.text(*size)
         refuse_time(takes, experiment.runs)
     return {
         "device": place.platform,

@@ -490,18 +490,16 @@ pre { background: #f4f4f4; padding: .6rem; white-space: pre-wrap; overflow-wrap:
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid #ddd; }
 th { border-bottom: 2px solid #888; }
-td.held, td.not-held, td.undecided { white-space: nowrap; font-weight: 600; }
+td.held, td.not-held, td.undecided { min-width: 7rem; font-weight: 600; }
 td.held { color: #00553d; background: #e2f4ee; }
 td.not-held { color: #7a2f00; background: #fbe6d9; }
 td.undecided { color: #444; background: #eee; }
 @media (max-width: 40rem) {
   body { font-size: 15px; } table { font-size: .8rem; } th, td { padding: .3rem; }
-  td.held, td.not-held, td.undecided { white-space: normal; }
 }
 @media print {
   main { max-width: none; padding: 0; }
   .table { overflow: visible; } table { font-size: 8pt; }
   figure, tr, .note { break-inside: avoid; } h2, h3 { break-after: avoid; }
-  td.held, td.not-held, td.undecided { white-space: normal; }
 }
 """

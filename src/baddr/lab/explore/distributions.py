@@ -1,7 +1,7 @@
 """How what a domain describes is distributed over a belief's models: a histogram for each entry.
 
 A particle's own models are taken to be spread as the Beta variable of their mean and variance, which those of
-counts are exactly. Where all models of a particle agree, it is a point.
+tiger's counts are exactly. Where a domain describes a particle by one model, it is a point.
 """
 
 from typing import Any
