@@ -24,6 +24,7 @@ from baddr.files.toml import merge, read_toml, to_toml
 from baddr.files.writing import write
 from baddr.lab.build import build_domain
 from baddr.lab.experiment import of_folder
+from baddr.lab.parts import refuse_parts, with_domains
 from baddr.lab.progress import amount
 
 Progress = Callable[[str, float, str], None]  # which part, how much of all is done, what it does
@@ -75,6 +76,9 @@ def start(
     """A new suite; the number of parts in which a run failed."""
     request.check()
     folder.check_free()
+    named = ((part.name, part.experiment) for part in parts(request))
+    possible = (x for x in with_domains(named) if not refusal(x.experiment.agent, x.domain))
+    refuse_parts(possible, folder.free, engine)
     with folder.owned():
         write(folder.request, to_toml(asdict(request)).encode())
         return _run(request, folder, progress, engine, listeners)
@@ -97,7 +101,7 @@ def _run(request: Request, folder: Suite, progress: Progress, engine: Any, liste
             if part.domain not in domains:
                 domains[part.domain] = build_domain(part.experiment)
                 _solve(request, folder, part, domains[part.domain], progress, number / len(plan))
-            sentence = refusal(part, domains[part.domain])
+            sentence = refusal(part.agent, domains[part.domain])
             if sentence:
                 manifest["refused"][part.name] = sentence
             elif not folder.part(part).is_whole:
