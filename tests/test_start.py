@@ -11,6 +11,7 @@ import time
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ from baddr.fast.runs import advance, start
 from baddr.files.store import Folder
 from baddr.lab import runner
 from baddr.lab.chunk import STEPS_PER_BLOCK, Chunk, Program, Work, compiled, jitted
-from baddr.lab.engine import Local, _Compiler
+from baddr.lab.engine import Local, _unless
 from baddr.lab.experiment import preset
 from baddr.planners.po_uct import PoUct
 
@@ -228,12 +229,12 @@ def test_an_interruption_does_not_wait_for_the_compiler(arguments, tmp_path):
 
 
 def test_who_is_to_stop_waits_for_no_program():
-    stop, program = threading.Event(), Future()
+    stop, program = threading.Event(), Future[Any]()
     threading.Timer(0.2, stop.set).start()
     with pytest.raises(runner.Interrupted):
-        _Compiler(program, stop).program()
-    program.set_result("compiled")
-    assert _Compiler(program, stop).program() == "compiled"  # its chunk has a checkpoint to write
+        _unless(stop, program)
+    program.set_result(Program(print, {}))
+    assert _unless(stop, program).advance is print  # its chunk has a checkpoint to write
 
 
 @pytest.mark.parametrize("batches", [0, 5, 16, 4100, 300_000, 10**8])
