@@ -5,6 +5,7 @@ import time
 from dataclasses import fields, replace
 
 import pytest
+from helpers import EXAMPLES
 
 from baddr.cli import main
 from baddr.domains.catalog import DOMAINS, entry
@@ -13,7 +14,7 @@ from baddr.files import machine
 from baddr.lab import limits
 from baddr.lab.experiment import preset
 from baddr.lab.limits import domain_problems, refuse_memory, refuse_rows, refuse_time
-from baddr.lab.parts import refuse_parts, with_domains
+from baddr.lab.parts import is_preset, refuse_disk_of_all, with_domains
 
 SIZES = [
     (name, f.name)
@@ -129,6 +130,7 @@ def test_what_training_needs_is_compared_too(agent, flag, tmp_path, monkeypatch,
     assert error.count("\n") <= 2 and not list(tmp_path.iterdir())
 
 
+MACHINE = str(EXAMPLES / "machine.pomdp")
 SMALL = ("--agent", "ba-pomcp", "--planner.kind", "po-uct", "--planner.num-simulations", 8, "--runs", 2)
 
 
@@ -140,8 +142,11 @@ SMALL = ("--agent", "ba-pomcp", "--planner.kind", "po-uct", "--planner.num-simul
             64 << 30,
             r"num-particles=1000000000: A run needs .* would fit",
         ),
-        (("suite", "--agents", "ba-pomcp", "--domains", "tiger"), 1000, "tiger-prior-only-0: A run needs"),
-        (("reproduce", "a"), 1000, "A run needs"),
+        (
+            ("suite", "--agents", "random", "--domains", MACHINE),
+            1000,
+            "machine.pomdp-prior-only-0: A run needs",
+        ),
     ],
     ids=lambda x: str(x)[:20],
 )
@@ -160,10 +165,11 @@ def test_no_part_starts_before_all_are_known_to_fit(
 def test_the_rows_of_all_parts_must_fit_the_disk():
     one = replace(preset("tiger", "random"), runs=1000, episodes=1000)
     parts = list(with_domains([("first", one), ("second", replace(one, seed=1))]))
-    assert parts[0].domain is parts[1].domain
-    refuse_parts(parts, 2 * 10**6 * limits.BYTES_PER_ROW)
+    assert parts[0].domain is parts[1].domain and is_preset(one)
+    assert not is_preset(one.changed(filter=replace(one.settings.filter, num_particles=7)))
+    refuse_disk_of_all((one, one), 2 * 10**6 * limits.BYTES_PER_ROW)
     with pytest.raises(UserError, match=r"All parts leave rows of 0.1 GiB, and the disk has 0.1 GiB free"):
-        refuse_parts(parts, 2 * 10**6 * limits.BYTES_PER_ROW - 1)
+        refuse_disk_of_all((one, one), 2 * 10**6 * limits.BYTES_PER_ROW - 1)
 
 
 def test_the_particles_of_a_belief_without_a_model_are_counted(tmp_path, monkeypatch, capsys):

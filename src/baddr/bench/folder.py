@@ -24,7 +24,6 @@ from baddr.files.toml import merge, read_toml, to_toml
 from baddr.files.writing import write
 from baddr.lab.build import build_domain
 from baddr.lab.experiment import of_folder
-from baddr.lab.parts import refuse_parts, with_domains
 from baddr.lab.progress import amount
 
 Progress = Callable[[str, float, str], None]  # which part, how much of all is done, what it does
@@ -76,12 +75,20 @@ def start(
     """A new suite; the number of parts in which a run failed."""
     request.check()
     folder.check_free()
-    named = ((part.name, part.experiment) for part in parts(request))
-    possible = (x for x in with_domains(named) if not refusal(x.experiment.agent, x.domain))
-    refuse_parts(possible, folder.free, engine)
+    _refuse(request, folder, engine)
     with folder.owned():
         write(folder.request, to_toml(asdict(request)).encode())
         return _run(request, folder, progress, engine, listeners)
+
+
+def _refuse(request: Request, folder: Suite, engine: Any) -> None:
+    """What does not fit, before anything is computed."""
+    from baddr.lab.parts import is_preset, refuse_disk_of_all, refuse_parts, with_domains
+
+    refuse_disk_of_all((part.experiment for part in parts(request)), folder.free)
+    others = [(part.name, part.experiment) for part in parts(request) if not is_preset(part.experiment)]
+    if others:
+        refuse_parts((x for x in with_domains(others) if not refusal(x.experiment.agent, x.domain)), engine)
 
 
 def resume(folder: Suite, progress: Progress, engine: Any = None, listeners: Sequence[Any] = ()) -> int:

@@ -79,11 +79,12 @@ def _refuse(root: Path, parts: list[Any]) -> None:
     """What does not fit, before anything is computed."""
     from baddr.files.store import Folder
     from baddr.lab import sweep
-    from baddr.lab.parts import refuse_parts, with_domains
+    from baddr.lab.parts import is_preset, refuse_disk_of_all, refuse_parts, with_domains
 
     left = [part for part in parts if not sweep.is_complete(part)]
-    named = ((sweep.label(part.combination), part.experiment) for part in left)
-    refuse_parts(with_domains(named), Folder(root).free)
+    refuse_disk_of_all((part.experiment for part in left), Folder(root).free)
+    others = [part for part in left if not is_preset(part.experiment)]
+    refuse_parts(with_domains((sweep.label(part.combination), part.experiment) for part in others))
 
 
 def _dry_run(parts: list[Any]) -> int:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from baddr.domains.catalog import DOMAINS
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
 from baddr.lab.build import build_domain
-from baddr.lab.experiment import AnyExperiment, to_config
+from baddr.lab.experiment import AnyExperiment, preset, to_config
 from baddr.lab.limits import BYTES_PER_ROW, gib
 from baddr.lab.runner import LOCAL, sized
 
@@ -20,6 +21,15 @@ class Sized(NamedTuple):
     domain: Domain
 
 
+def is_preset(experiment: AnyExperiment) -> bool:
+    """Whether it is one of ours but for its runs, episodes and seed: such a part fits, run by run."""
+    if experiment.name not in DOMAINS:
+        return False
+    ours = preset(experiment.name, experiment.agent, experiment.preset)
+    sizes = {name: getattr(experiment, name) for name in ("runs", "episodes", "seed")}
+    return replace(ours, **sizes) == experiment
+
+
 def with_domains(parts: Iterable[tuple[str, AnyExperiment]]) -> Iterator[Sized]:
     """The parts with their domains, each of which is built once."""
     built: dict[str, Domain] = {}
@@ -30,14 +40,13 @@ def with_domains(parts: Iterable[tuple[str, AnyExperiment]]) -> Iterator[Sized]:
         yield Sized(name, experiment, built[key])
 
 
-def refuse_parts(parts: Iterable[Sized], free: int, engine: Any = None) -> None:
-    """Refuse, by its name, the first part that does not fit the memory or would not end; and all together
-    where their rows do not fit a disk with so many bytes free. Parts that differ by their seed are alike."""
+def refuse_parts(parts: Iterable[Sized], engine: Any = None) -> None:
+    """Refuse, by its name, the first part that does not fit the memory or would not end. Parts that differ by
+    their seed are alike."""
+    seen: set[bytes] = set()
     with (engine or LOCAL).opened() as opened:
         place = opened.place()
-    seen, rows = set(), 0
     for name, experiment, domain in parts:
-        rows += experiment.runs * experiment.episodes
         alike = to_config(replace(experiment, seed=0))
         if alike not in seen:
             seen.add(alike)
@@ -45,8 +54,13 @@ def refuse_parts(parts: Iterable[Sized], free: int, engine: Any = None) -> None:
                 sized(experiment, domain, place)
             except UserError as error:
                 raise UserError(f"{name}: {error}") from error
-    if rows * BYTES_PER_ROW > free:
+
+
+def refuse_disk_of_all(experiments: Iterable[AnyExperiment], free: int) -> None:
+    """The rows of all parts must fit a disk with so many bytes free."""
+    need = BYTES_PER_ROW * sum(x.runs * x.episodes for x in experiments)
+    if need > free:
         raise UserError(
-            f"All parts leave rows of {gib(rows * BYTES_PER_ROW)}, and the disk has {gib(free)} free: choose "
-            "another one with --out, or fewer runs or episodes."
+            f"All parts leave rows of {gib(need)}, and the disk has {gib(free)} free: choose another one "
+            "with --out, or fewer runs or episodes."
         )

@@ -126,13 +126,8 @@ def start(
     request: Request, folder: Reproduction, progress: Progress, engine: Any = None, listeners: Any = ()
 ) -> int:
     """Make figures in a new folder; the number of parts in which a run failed."""
-    from baddr.lab.parts import refuse_parts, with_domains
-
     request.check()
     folder.check_free()
-    plan = parts(request.chosen, request.sizes)
-    named = ((name, experiment) for name, (experiment, _) in plan.items())
-    refuse_parts(with_domains(named), folder.free, engine)
     with folder.owned():
         folder.check_free()  # another program may have started in the meantime
         write(folder.request, to_toml(asdict(request)).encode())
