@@ -2,6 +2,8 @@
 
 import gc
 import os
+import signal
+import threading
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,7 +19,12 @@ if "XLA_FLAGS" not in os.environ:
 # Compiled code is kept between test processes, and the user's own cache is left alone.
 os.environ.setdefault("BADDR_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "baddr"))
 
-from baddr.fast.compiler import compile_small_loops
+# A shell without job control lets what it starts in the background ignore Ctrl-C, and so do their children.
+ignored, main = signal.getsignal(signal.SIGINT) is signal.SIG_IGN, threading.main_thread()
+if ignored and threading.current_thread() is main:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+from baddr.fast.compiler import compile_small_loops  # noqa: E402
 
 compile_small_loops()  # as the command line does
 

@@ -47,7 +47,7 @@ COMMANDS = {
 LONG = ["run", *BASE, "--episodes", "2000"]  # for a cluster, which is told of more than one step at a time
 STARTED = ("config.toml", "reproduce.toml", "suite.toml")  # there is something to resume
 MOST_RESUMES = 5
-SECONDS = 240  # that a command may take
+SECONDS = 900  # that a command may take: others may use the machine, too
 Outcome = str  # survived, refused or wrong
 
 

@@ -1070,6 +1070,20 @@ MUTANTS = [
         "test_latent.py::about_a_simulator",
     ),
     Mutant(
+        "a long training is sixteen blocks, and Ctrl-C waits for one of them",
+        "fast",
+        "number = max(NUM_BLOCKS, -(-batches // LONGEST_BLOCK))",
+        "number = NUM_BLOCKS",
+        "test_start.py::looks_up_often",
+    ),
+    Mutant(
+        "a suite looks at the size of its first part only",
+        "lab",
+        "if alike not in seen:",
+        "if not seen:",
+        "test_limits.py::no_part_starts",
+    ),
+    Mutant(
         "a Ctrl-C in a destructor is dropped",
         "cli",
         "threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGINT)).start()",

@@ -1,5 +1,6 @@
 """The way to the first episode: compiled beside the training, a step at a time, in few programs."""
 
+import itertools
 import json
 import os
 import signal
@@ -7,8 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +21,12 @@ from helpers import world_and_agent
 
 from baddr import prng
 from baddr.agents import networks
-from baddr.fast.pretrain import Fit
+from baddr.fast.pretrain import LONGEST_BLOCK, Fit, blocks
 from baddr.fast.runs import advance, start
 from baddr.files.store import Folder
 from baddr.lab import runner
 from baddr.lab.chunk import STEPS_PER_BLOCK, Chunk, Program, Work, compiled, jitted
-from baddr.lab.engine import Local
+from baddr.lab.engine import Local, _unless
 from baddr.lab.experiment import preset
 from baddr.planners.po_uct import PoUct
 
@@ -207,18 +210,39 @@ main()
 
 
 @pytest.mark.slow
-def test_an_interruption_does_not_wait_for_the_compiler(tmp_path):
-    """Ctrl-C while the prior trains, and the real steps compile for five more minutes. The main thread may
-    itself be in the compiler, for the training: a few seconds, on a busy machine 10."""
+@pytest.mark.parametrize("arguments", [["--pretrain.batches", "300000"], ["--agent", "random"]])
+def test_an_interruption_does_not_wait_for_the_compiler(arguments, tmp_path):
+    """Ctrl-C while the prior trains, or while chunks wait for their program, and the real steps compile for
+    five more minutes. The main thread may itself be in the compiler, for the training: a few seconds, on a
+    busy machine 10."""
     environment = os.environ | {"BADDR_CACHE": str(tmp_path), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
-    command = [sys.executable, "-c", COMPILES_FOR_MINUTES, "run", "tiger", "--pretrain.batches", "300000"]
+    command = [sys.executable, "-c", COMPILES_FOR_MINUTES, "run", "tiger", *arguments]
     command += ["--out", str(tmp_path / "results")]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "compiling" in process.stderr.readline()
-        time.sleep(3)
+        time.sleep(3 if "--agent" not in arguments else 10)
         process.send_signal(signal.SIGINT)
         try:
             assert process.wait(timeout=90) == 130
         finally:
             process.kill()
+
+
+def test_who_is_to_stop_waits_for_no_program():
+    stop, program = threading.Event(), Future[Any]()
+    threading.Timer(0.2, stop.set).start()
+    with pytest.raises(runner.Interrupted):
+        _unless(stop, program)
+    program.set_result(Program(print, {}))
+    assert _unless(stop, program).advance is print  # its chunk has a checkpoint to write
+
+
+@pytest.mark.parametrize("batches", [0, 5, 16, 4100, 300_000, 10**8])
+def test_training_looks_up_often(batches):
+    """A Ctrl-C waits for a block, and blocks are of two lengths at most: programs."""
+    spans = list(blocks(batches))
+    lengths = [last - first for first, last in spans]
+    assert sum(lengths) == batches and all(a[1] == b[0] for a, b in itertools.pairwise(spans))
+    assert max(lengths, default=0) <= LONGEST_BLOCK and len(set(lengths)) <= 2
+    assert len(spans) >= min(batches, 16)

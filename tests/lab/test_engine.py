@@ -131,7 +131,7 @@ class Cluster:
             command, env=os.environ | self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         self.nodes.append(node)
-        until(lambda: named(node.pid, "RuntimeEnvAgent"), node, 60)
+        until(lambda: named(node.pid, "RuntimeEnvAgent"), node, 300)
 
     def run(self, *arguments: object) -> subprocess.Popen:
         return start(*arguments, "--engine", "ray", "--address", self.address, **self.environment)

@@ -5,6 +5,7 @@ import time
 from dataclasses import fields, replace
 
 import pytest
+from helpers import EXAMPLES
 
 from baddr.cli import main
 from baddr.domains.catalog import DOMAINS, entry
@@ -13,6 +14,7 @@ from baddr.files import machine
 from baddr.lab import limits
 from baddr.lab.experiment import preset
 from baddr.lab.limits import domain_problems, refuse_memory, refuse_rows, refuse_time
+from baddr.lab.parts import is_preset, refuse_disk_of_all, with_domains
 
 SIZES = [
     (name, f.name)
@@ -38,6 +40,15 @@ TOO_LARGE = [
     (("tiger", "--network.layers", 10**6), "network.layers must be at most 128"),
     (("tiger", "--network.hidden", 10**9), "network.hidden must be at most 8,192"),
     (("tiger", "--agent", "latent", "--latent.hidden", 10**9), "latent.hidden must be at most 8,192"),
+    (("tiger", "--pretrain.batches", 2 * 10**9), "pretrain.batches must be at most 100,000,000"),
+    (("tiger", "--pretrain.num-networks", 10**9), "pretrain.num-networks must be at most 100,000"),
+    (("tiger", "--agent", "latent", "--latent.layers", 10**9), "latent.layers must be at most 128"),
+    (("tiger", "--agent", "latent", "--latent.steps", 10**9), "latent.steps must be at most 100,000,000"),
+    (("tiger", "--agent", "latent", "--latent.simulators", 10**9), "latent.simulators must be at most"),
+    (("tiger", "--agent", "bank", "--bank.pool", 10**9), "bank.pool must be at most 100,000"),
+    (("tiger", "--agent", "ba-pomcp", "--filter.history", 10**9), "filter.history must lie between 1 and"),
+    (("tiger", "--planner.num-particles", 10**9), "planner.num-particles must be at most 1,048,576"),
+    (("tiger", "--planner.num-expansions", 10**9), "planner.num-expansions must be at most 1,048,576"),
     (("road-racing", "--domain.lanes", 10**6), "domain.lanes must lie between 1 and 64"),
     (("tiger", "--domain.horizon", 2**31), "domain.horizon must be at most 2147483647"),
     (("tiger", "--planner.depth", 10**10, "--planner.kind", "po-uct"), "planner.depth must be at most"),
@@ -104,6 +115,61 @@ def test_what_cannot_fit_the_memory_is_refused(flags, sentence, tmp_path, monkey
     error = capsys.readouterr().err
     assert exit.value.code == 2 and re.search(sentence, error), error
     assert error.count("\n") <= 2 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("agent", "flag"), [("baddr", "--pretrain.batch-size"), ("latent", "--latent.batch-size")]
+)
+def test_what_training_needs_is_compared_too(agent, flag, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("baddr.fast.backend.memory", lambda: 64 << 30)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit:
+        main(["run", "tiger", "--agent", agent, flag, str(10**9)])
+    error = capsys.readouterr().err
+    assert exit.value.code == 2 and re.search(rf"Training needs .*: {flag} [\d,]+ would fit", error), error
+    assert error.count("\n") <= 2 and not list(tmp_path.iterdir())
+
+
+MACHINE = str(EXAMPLES / "machine.pomdp")
+SMALL = ("--agent", "ba-pomcp", "--planner.kind", "po-uct", "--planner.num-simulations", 8, "--runs", 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "memory", "sentence"),
+    [
+        (
+            ("sweep", "tiger", *SMALL, "--over", "filter.num-particles=8,1000000000"),
+            64 << 30,
+            r"num-particles=1000000000: A run needs .* would fit",
+        ),
+        (
+            ("suite", "--agents", "random", "--domains", MACHINE),
+            1000,
+            "machine.pomdp-prior-only-0: A run needs",
+        ),
+    ],
+    ids=lambda x: str(x)[:20],
+)
+def test_no_part_starts_before_all_are_known_to_fit(
+    arguments, memory, sentence, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr("baddr.fast.backend.memory", lambda: memory)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit:
+        main([*map(str, arguments)])
+    error = capsys.readouterr().err
+    assert exit.value.code == 2 and re.search(sentence, error), error
+    assert error.count("\n") <= 2 and not list(tmp_path.iterdir())
+
+
+def test_the_rows_of_all_parts_must_fit_the_disk():
+    one = replace(preset("tiger", "random"), runs=1000, episodes=1000)
+    parts = list(with_domains([("first", one), ("second", replace(one, seed=1))]))
+    assert parts[0].domain is parts[1].domain and is_preset(one)
+    assert not is_preset(one.changed(filter=replace(one.settings.filter, num_particles=7)))
+    refuse_disk_of_all((one, one), 2 * 10**6 * limits.BYTES_PER_ROW)
+    with pytest.raises(UserError, match=r"All parts leave rows of 0.1 GiB, and the disk has 0.1 GiB free"):
+        refuse_disk_of_all((one, one), 2 * 10**6 * limits.BYTES_PER_ROW - 1)
 
 
 def test_the_particles_of_a_belief_without_a_model_are_counted(tmp_path, monkeypatch, capsys):

@@ -71,9 +71,7 @@ def test_the_visits_before_are_brought_up_to_date_once():
     problem = problem_of(how, chain(discount=0.9), 1)
     sums, nodes = jnp.zeros((problem.num_entries + 1, 3)), jnp.zeros((10, 5))
     sums = sums.at[2].set(jnp.array([1.0, 4.0, 1.0])).at[3].set(jnp.array([2.0, 6.0, 2.0]))  # Q: 4 and 3
-    nodes = nodes.at[1].set(
-        jnp.array([3.0, 6.0, 0.0, 0.0, 2.0])
-    )  # n, what it reported, its actions that count
+    nodes = nodes.at[1].set(jnp.array([3.0, 6.0, 0.0, 0.0, 2.0]))  # visits, their V in sum, actions
     places, twice = problem.places, lambda x: jnp.tile(jnp.asarray(x), (problem.places, 1))
     path = Path(twice([0, 2, 0, 0, 0]), twice([1.0, 0, 0, 0, 0]), *(jnp.full(places, x) for x in (2, 9, 0.0)))
     back = jnp.arange(places) < 2

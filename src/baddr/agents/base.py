@@ -41,6 +41,7 @@ class Built(NamedTuple):
 
     life: "Life"
     train: "Callable[[Progress | None], tuple[Life, Test | None]]"
+    bytes: int = 0  # of memory, that training needs
 
 
 class Prior(NamedTuple):
@@ -48,6 +49,7 @@ class Prior(NamedTuple):
 
     like: "Posterior"
     train: "Callable[[Progress | None], tuple[Posterior, Test | None]]"
+    bytes: int = 0  # of memory, that training needs
 
 
 def known_prior(posterior: "Posterior") -> Prior:
@@ -129,7 +131,7 @@ def bayesian(request: Request, prior: Prior, groups: Mapping[str, Any], planner:
         posterior, test = prior.train(progress)
         return BayesianLife(with_posterior(agent, posterior), domain.pomdp), test
 
-    return Built(BayesianLife(agent, domain.pomdp), train)
+    return Built(BayesianLife(agent, domain.pomdp), train, prior.bytes)
 
 
 def rejuvenation(domain: "Domain", posterior: "Posterior", filter: Any) -> Any:

@@ -24,10 +24,10 @@ class Filtering(Bayesian, Generic[P, F]):
         from baddr.agents.networks import networks_prior
         from baddr.posteriors.frozen import Frozen
 
-        like, train = networks_prior(request, self.network, self.pretrain)
+        like, train, bytes = networks_prior(request, self.network, self.pretrain)
 
         def frozen(progress: Progress | None):
             posterior, test = train(progress)
             return Frozen(posterior), test
 
-        return Prior(Frozen(like), frozen)
+        return Prior(Frozen(like), frozen, bytes)

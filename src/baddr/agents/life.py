@@ -158,15 +158,18 @@ class BayesianLife(Life):
         return bytes_of((like.belief, like.memory))
 
     def bytes_per_run(self) -> int:
-        """Its belief (twice: before and after an update), its search tree, and what both are made with."""
-        belief = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.like().belief)
+        """Its belief and its memory (twice: before and after a step), its search tree, and what all are made
+        with."""
+        like = self.like()
+        belief = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), like.belief)
         planner = self.agent.planner
         search = 0
         if isinstance(planner, FastSearch):
             search = _bytes_of_search(planner, self.agent.gba, belief)
         elif isinstance(planner, FastTree):
             search = _bytes_of_tree(planner, self.agent, belief)
-        return 2 * bytes_of(belief) + WORK_OF_PARTICLE * self.agent.filter.num_particles + search
+        kept = 2 * (bytes_of(belief) + bytes_of(like.memory))
+        return kept + WORK_OF_PARTICLE * self.agent.filter.num_particles + search
 
 
 def _traced(steps: Step, i: int, place: int) -> dict[str, Any]:

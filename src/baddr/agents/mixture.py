@@ -38,7 +38,8 @@ class Mixture(Bayesian, Generic[P, F]):
             tests = [test for _, test in trained if test is not None]
             return Parts(tuple(posterior for posterior, _ in trained), weights), tests[0] if tests else None
 
-        return Prior(Parts(tuple(prior.like for prior in priors), weights), train)
+        parts = Parts(tuple(prior.like for prior in priors), weights)
+        return Prior(parts, train, max(prior.bytes for prior in priors))
 
     def parts(self) -> list[Bayesian]:
         """The agents whose posteriors are mixed, with the settings that they share with this one."""

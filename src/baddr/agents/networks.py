@@ -19,7 +19,15 @@ from baddr.agents.needs import lacks
 from baddr.core.posterior import Posterior
 from baddr.domains.domain import Domain
 from baddr.fast import pretrain_latent
-from baddr.fast.pretrain import Fit, cached_prior, measure_fit, prior_settings, train, uniform_states
+from baddr.fast.pretrain import (
+    Fit,
+    bytes_of_training,
+    cached_prior,
+    measure_fit,
+    prior_settings,
+    train,
+    uniform_states,
+)
 from baddr.fast.pretrain_latent import NUM_AT_THE_EDGE, LatentFit
 from baddr.posteriors.dropout import Architecture, Dropout
 from baddr.posteriors.latent import Latent
@@ -60,7 +68,7 @@ def networks_prior(request: Request, network: Network, settings: Pretrain) -> Pr
         )
         return _with_given_half(domain, posterior), partial(_told, fit, settings.max_gap)
 
-    return Prior(_with_given_half(domain, untrained), trained)
+    return Prior(_with_given_half(domain, untrained), trained, bytes_of_training(architecture, settings))
 
 
 def latent_prior(request: Request, settings: LatentSettings) -> Prior:
@@ -89,7 +97,8 @@ def latent_prior(request: Request, settings: LatentSettings) -> Prior:
             _told_of_latent, fit, settings.max_gap
         )
 
-    return Prior(_with_given_half(domain, like.of_width(settings.width)), trained)
+    need = pretrain_latent.bytes_of_training(architecture, settings)
+    return Prior(_with_given_half(domain, like.of_width(settings.width)), trained, need)
 
 
 def _told_of_latent(test: Callable[[], LatentFit], max_gap: float) -> LatentFit:

@@ -75,9 +75,20 @@ def start(
     """A new suite; the number of parts in which a run failed."""
     request.check()
     folder.check_free()
+    _refuse(request, folder, engine)
     with folder.owned():
         write(folder.request, to_toml(asdict(request)).encode())
         return _run(request, folder, progress, engine, listeners)
+
+
+def _refuse(request: Request, folder: Suite, engine: Any) -> None:
+    """What does not fit, before anything is computed."""
+    from baddr.lab.parts import is_preset, refuse_disk_of_all, refuse_parts, with_domains
+
+    refuse_disk_of_all((part.experiment for part in parts(request)), folder.free)
+    others = [(part.name, part.experiment) for part in parts(request) if not is_preset(part.experiment)]
+    if others:
+        refuse_parts((x for x in with_domains(others) if not refusal(x.experiment.agent, x.domain)), engine)
 
 
 def resume(folder: Suite, progress: Progress, engine: Any = None, listeners: Sequence[Any] = ()) -> int:
@@ -97,7 +108,7 @@ def _run(request: Request, folder: Suite, progress: Progress, engine: Any, liste
             if part.domain not in domains:
                 domains[part.domain] = build_domain(part.experiment)
                 _solve(request, folder, part, domains[part.domain], progress, number / len(plan))
-            sentence = refusal(part, domains[part.domain])
+            sentence = refusal(part.agent, domains[part.domain])
             if sentence:
                 manifest["refused"][part.name] = sentence
             elif not folder.part(part).is_whole:

@@ -131,9 +131,9 @@ def experiment(request: Request, domain: str, agent: str, seed: int) -> AnyExper
     return replace(found, runs=runs, episodes=episodes, seed=seed)
 
 
-def refusal(part: Part, domain: Any) -> str:
+def refusal(agent: str, domain: Any) -> str:
     """Why an agent cannot act in a domain; nothing where it can."""
     from baddr.agents.needs import has, lacks
 
-    need = agent_class(part.agent).needs
-    return "" if has(domain, need) else str(lacks(domain, part.agent, str(need)))
+    need = agent_class(agent).needs
+    return "" if has(domain, need) else str(lacks(domain, agent, str(need)))

@@ -8,18 +8,21 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from baddr.cli.help import COMMANDS, HELP, overview
 from baddr.errors import UserError, nearest
 from baddr.lab.output import sentence, visible_output
 
+INTERRUPTED = 130  # the exit code
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command, and exit with its code."""
     gc.set_threshold(100_000)  # JAX makes many objects that stay: looking through them took half a second
+    leave = sys.exit
     if arguments is None:  # a process of its own
-        sys.unraisablehook, arguments = _interrupt_again, sys.argv[1:]
+        sys.unraisablehook, arguments, leave = _interrupt_again, sys.argv[1:], _leave
     if not arguments or arguments[0] in HELP:
         print(overview(), end="")
         sys.exit(0 if arguments else 2)
@@ -33,10 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             code = _run(*arguments)
         sys.exit(code)
     except KeyboardInterrupt:
-        print("baddr: interrupted.", file=sys.stderr, flush=True)
-        if any(thread.name.startswith("compiling") for thread in threading.enumerate()):
-            os._exit(130)  # Python would wait for XLA, which nothing stops
-        sys.exit(130)
+        print("baddr: interrupted.", file=sys.stderr)
+        leave(INTERRUPTED)
+    except SystemExit as exit:
+        leave(exit.code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
@@ -44,6 +47,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if "--debug" in arguments:
             raise
         sys.exit(_tell(error))
+
+
+def _leave(code: Any) -> NoReturn:
+    """Exit. After an interruption Python would wait for XLA, which nothing stops."""
+    if code == INTERRUPTED and any(thread.name.startswith("compiling") for thread in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _interrupt_again(unraisable: Any) -> None:

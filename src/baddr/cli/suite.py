@@ -124,7 +124,7 @@ def _dry_run(request: Any, engine: Any) -> int:
     for part in parts(request):
         if part.domain not in domains:
             domains[part.domain] = build_domain(part.experiment)
-        if refusal(part, domains[part.domain]):
+        if refusal(part.agent, domains[part.domain]):
             print(f"{part.name:40s} not possible")
             continue
         found, count = runner.estimate(part.experiment, engine), count + 1

@@ -53,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
         prepare(options.device)
         if options.dry_run:
             return _dry_run(parts)
+        _refuse(root, parts)
         code = _compute(root, parts)
         if code != 130:
             _compare_parts(root, parts, options.level)
@@ -72,6 +73,18 @@ def _parts(root: Path, over: Sequence[str], arguments: Sequence[str]) -> list[An
         experiment = parse_with_domain(Sweep, "sweep", words, Sweep).experiment
         parts.append(sweep.make_part(root, combination, experiment))
     return parts
+
+
+def _refuse(root: Path, parts: list[Any]) -> None:
+    """What does not fit, before anything is computed."""
+    from baddr.files.store import Folder
+    from baddr.lab import sweep
+    from baddr.lab.parts import is_preset, refuse_disk_of_all, refuse_parts, with_domains
+
+    left = [part for part in parts if not sweep.is_complete(part)]
+    refuse_disk_of_all((part.experiment for part in left), Folder(root).free)
+    others = [part for part in left if not is_preset(part.experiment)]
+    refuse_parts(with_domains((sweep.label(part.combination), part.experiment) for part in others))
 
 
 def _dry_run(parts: list[Any]) -> int:

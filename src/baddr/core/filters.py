@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from baddr.core.gba_pomdp import GBAPOMDP
     from baddr.core.particles import Particles
 
+MOST_STEPS = 10**7  # that a run remembers
+
 
 @runtime_checkable
 class Filter(Protocol):
@@ -62,7 +64,7 @@ class Importance:
     def problems(self) -> list[str]:
         return wrong(
             (self.num_particles >= 1, "filter.num-particles must be at least 1"),
-            (self.history >= 1, "filter.history must be at least 1"),
+            (1 <= self.history <= MOST_STEPS, f"filter.history must lie between 1 and {MOST_STEPS:,}"),
             (self.resample_below >= 0, "filter.resample-below must not be negative"),
             (self.tries >= 1, "filter.tries must be at least 1"),
             (
@@ -109,7 +111,7 @@ class Rejection:
     def problems(self) -> list[str]:
         return wrong(
             (self.num_particles >= 1, "filter.num-particles must be at least 1"),
-            (self.history >= 1, "filter.history must be at least 1"),
+            (1 <= self.history <= MOST_STEPS, f"filter.history must lie between 1 and {MOST_STEPS:,}"),
             (self.max_tries >= 1, "filter.max-tries must be at least 1"),
         )
 

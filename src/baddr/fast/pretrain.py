@@ -5,7 +5,7 @@ which may come later: an experiment begins without it.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +38,10 @@ CODE_VERSION = 3  # raise it when the same settings train another prior: the cac
 NUM_TEST_SAMPLES = 4096
 NUM_TEST_MASKS = 64
 TESTED_AT_ONCE = 64  # samples, under the same masks
-NUM_BLOCKS = 16  # progress is told between them
+NUM_BLOCKS = 16  # at least: progress is told between them
+LONGEST_BLOCK = 2048  # batches: a Ctrl-C waits for the block that runs
+
+NUMBERS_OF_A_WEIGHT, NUMBERS_OF_A_NODE, NUMBERS_OF_A_SAMPLE = 6, 4, 16  # at hand while it trains
 
 SampleState = Callable[[Key[Array, ""]], State]
 Simulators = Dynamics | Callable[[Key[Array, ""]], Dynamics]
@@ -164,13 +167,34 @@ def _train(
     layers = _cut(w, architecture)
     state = jax.eval_shape(jax.vmap(_optimizer(settings).init), layers)  # of which all is zero at first
     carry = jax.device_put((layers, jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), state)))
-    for numbers in np.array_split(np.arange(settings.batches, dtype=np.int32), NUM_BLOCKS):
-        if len(numbers):
-            batches = jax.device_put(numbers)
-            carry, L = _train_block(carry, batches, keys, M, sample_state, architecture, settings)
-            if progress is not None:
-                progress(int(numbers[-1]) + 1, settings.batches, float(L))
+    for first, last in blocks(settings.batches):
+        batches = jax.device_put(np.arange(first, last, dtype=np.int32))
+        carry, L = _train_block(carry, batches, keys, M, sample_state, architecture, settings)
+        L = float(L)  # waits: a Ctrl-C comes between two blocks
+        if progress is not None:
+            progress(last, settings.batches, L)
     return _join(carry[0])
+
+
+def blocks(batches: int) -> Iterator[tuple[int, int]]:
+    """The first batch of each block and the one after its last. Lengths differ by one at most, the longer
+    ones first: two programs."""
+    number = max(NUM_BLOCKS, -(-batches // LONGEST_BLOCK))
+    each, longer = divmod(batches, number)
+    last = 0
+    for i in range(min(number, batches)):
+        first, last = last, last + each + (i < longer)
+        yield first, last
+
+
+def bytes_of_training(architecture: Architecture, settings: Pretrain) -> int:
+    """Of a member: its weights, what Adam keeps of them and what is at hand besides; and of each sample of a
+    batch the values of all nodes, their gradients and masks. The test has samples, too."""
+    weights = sum(map(architecture.num_weights, "TO"))
+    sample = NUMBERS_OF_A_NODE * sum(sum(architecture.widths(net)) for net in "TO") + NUMBERS_OF_A_SAMPLE
+    tested = NUMBERS_OF_A_SAMPLE * NUM_TEST_SAMPLES
+    member = NUMBERS_OF_A_WEIGHT * weights + max(settings.batch_size * sample, tested)
+    return 4 * settings.num_networks * member
 
 
 def _cut(w: Float[Array, "members weights"], architecture: Architecture) -> Layers:

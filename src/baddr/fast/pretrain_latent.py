@@ -22,19 +22,20 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr import prng
 from baddr.core.pomdp import Dynamics, Transition
-from baddr.fast import stored
+from baddr.fast import pretrain, stored
 from baddr.fast.compiler import compiled_quickly
 from baddr.fast.pretrain import NUM_BLOCKS, Progress, SampleState, sample_data
 from baddr.files import cache
 from baddr.posteriors.dropout import Architecture
 from baddr.posteriors.latent import Gaussian, Latent, LatentDynamics, LatentNet, OfZ, about, initial_net
-from baddr.posteriors.settings import LatentSettings, Network
+from baddr.posteriors.settings import LatentSettings, Network, Pretrain
 from baddr.prng import uniform_integers
 
 UNTRAINED = ("model", "width", "max_gap")  # settings that networks do not depend on
 CODE_VERSION = 2  # raise it when the same settings train another prior
 SPEED = 10.0  # of the simulators' z against the networks: a step moves few of them
 EACH = 32  # samples of a simulator in a step
+LONGEST_BLOCK = 512  # steps: a Ctrl-C waits for the block that runs
 NUM_TESTED, NUM_AT_THE_EDGE = 64, 32  # simulators whose fit is measured, and how many of them lie far out
 NUM_TEST_SAMPLES = 2048  # of each
 
@@ -101,13 +102,21 @@ def train(
     nets, key_train, M = _begin(key, sample_simulator, architecture, settings)
     state = _optimizer(settings).init(nets)
     carry = jax.device_put((nets, state))
-    size = math.ceil(settings.steps / NUM_BLOCKS)
+    size = min(math.ceil(settings.steps / NUM_BLOCKS), LONGEST_BLOCK)
     for first in range(0, settings.steps, max(size, 1)):  # blocks of one length: compiled once
         steps = jax.device_put(np.arange(first, first + size, dtype=np.int32))
         carry, L = _train_block(carry, steps, key_train, M, sample_state, architecture, settings)
+        L = float(L)  # waits: a Ctrl-C comes between two blocks
         if progress is not None:
-            progress(min(first + size, settings.steps), settings.steps, float(L))
+            progress(min(first + size, settings.steps), settings.steps, L)
     return _scaled(carry[0], architecture, settings.model == "expected")
+
+
+def bytes_of_training(architecture: Architecture, settings: LatentSettings) -> int:
+    """As of one member of an ensemble, and of each simulator its Gaussian over z."""
+    batches = Pretrain(num_networks=1, batch_size=settings.batch_size)
+    gaussians = pretrain.NUMBERS_OF_A_WEIGHT * 2 * settings.simulators * settings.dimensions
+    return pretrain.bytes_of_training(architecture, batches) + 4 * gaussians
 
 
 def _optimizer(settings: LatentSettings) -> Any:

@@ -12,9 +12,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, NamedTuple
 
@@ -45,7 +46,12 @@ from baddr.lab.chunk import (
 # What is done, how much, of how much, and its value: None where no episode has ended.
 Progress = Callable[[str, int, int, float | None], None]
 Listener = Callable[[Arrays], None]  # is told the episodes that ended, as columns
+SECONDS_BETWEEN_LOOKS = 0.1  # at whether to stop, while the program compiles
 RECENT = 200  # episodes per chunk in the mean that the progress shows
+
+
+class Interrupted(Exception):
+    """Stopped by Ctrl-C or a termination signal; everything is checkpointed."""
 
 
 class Place(NamedTuple):
@@ -150,7 +156,7 @@ class Local:
         devices = self.devices
         for device in devices:
             free.put(device)
-        compilers = {device: _Compiler(self.program) for device in devices}
+        compilers = {device: _Compiler(self.program, board.stop) for device in devices}
 
         def one(number: int, first: int, last: int) -> Left:
             device = free.get()
@@ -205,8 +211,8 @@ def _compute(
 class _Compiler:
     """Lets one chunk trace and compile the program that all share, while the others wait."""
 
-    def __init__(self, program: Future[Program] | None) -> None:
-        self.program = None if program is None else program.result  # what is compiled beforehand
+    def __init__(self, program: Future[Program] | None, stop: threading.Event) -> None:
+        self.program = None if program is None else partial(_unless, stop, program)  # compiled beforehand
         self.done, self.lock = program is not None, threading.Lock()
 
     @contextmanager
@@ -217,6 +223,15 @@ class _Compiler:
         with self.lock:
             yield
             self.done = True
+
+
+def _unless(stop: threading.Event, program: Future[Program]) -> Program:
+    """What is being compiled. Nobody waits for it who is to stop: a resume compiles it again."""
+    while not program.done() and not stop.is_set():
+        wait([program], SECONDS_BETWEEN_LOOKS)
+    if not program.done():
+        raise Interrupted
+    return program.result()
 
 
 @dataclass(frozen=True)

@@ -65,20 +65,21 @@ def domain_problems(settings: Any) -> list[str]:
 
 
 def refuse_memory(
-    experiment: Any, bytes_of: Callable[[Any], int], memory: int, runs: int, chunk: bool = True
+    experiment: Any, bytes_of: Callable[[Any], int], memory: int, runs: int, what: str = "A run"
 ) -> None:
-    """`runs` at a time must fit the memory of what computes; `bytes_of` a run of an experiment."""
+    """`runs` at a time must fit the memory of what computes; `bytes_of` a run of an experiment, or of `what`
+    there is one of."""
     each = bytes_of(experiment)
     if each * runs <= memory:
         return
-    if each <= memory and chunk:
+    if each <= memory:
         raise UserError(
             f"{runs:,} runs at a time need {gib(each * runs)}, and what computes has {gib(memory)}: "
             f"--chunk-size {max(1, memory // each):,} fits."
         )
     name, value, fit = _what_fits(experiment, bytes_of, each, memory)
     instead = f"{name} {fit:,} would fit, not {value:,}" if fit else "choose smaller settings"
-    raise UserError(f"A run needs {gib(each)}, and what computes has {gib(memory)}: {instead}.")
+    raise UserError(f"{what} needs {gib(each)}, and what computes has {gib(memory)}: {instead}.")
 
 
 def refuse_time(seconds: float, runs: int) -> None:

@@ -36,7 +36,7 @@ from baddr.files.store import KEPT, Folder
 from baddr.files.writing import write
 from baddr.lab.build import build, build_domain, seconds
 from baddr.lab.chunk import Work, no_rows
-from baddr.lab.engine import Board, Cluster, Listener, Local, Place, Progress, Ray
+from baddr.lab.engine import Board, Cluster, Interrupted, Listener, Local, Place, Progress, Ray
 from baddr.lab.experiment import AnyExperiment, to_config
 from baddr.lab.limits import refuse_disk, refuse_memory, refuse_time
 from baddr.lab.measure import pace
@@ -59,10 +59,6 @@ MEMORY_SHARE = {"cpu": 0.5, "gpu": 0.3}
 DISK_SHARE = 0.5  # of what is free, that beliefs may take which are kept unasked
 
 LOCAL = Local()
-
-
-class Interrupted(Exception):
-    """Stopped by Ctrl-C or a termination signal; everything is checkpointed."""
 
 
 def choose_chunk_size(experiment: AnyExperiment, life: Life, place: Place) -> int:
@@ -109,10 +105,12 @@ class Resolved(NamedTuple):
 
 def sized(experiment: AnyExperiment, domain: Domain, place: Place) -> tuple[AnyExperiment, Built]:
     """What was left open chosen to suit the place, and the agent's life; networks are shapes."""
-    built = build(experiment, domain)
+    built, memory = build(experiment, domain), place.memory * place.workers
     bytes_of = lambda other: build(other, domain).life.bytes_per_run() if other != experiment else each
     each = built.life.bytes_per_run()
-    refuse_memory(experiment, bytes_of, place.memory * place.workers, experiment.chunk_size or 1)
+    refuse_memory(experiment, bytes_of, memory, experiment.chunk_size or 1)
+    if built.bytes > memory:
+        refuse_memory(experiment, lambda other: build(other, domain).bytes, memory, 1, "Training")
     refuse_time(seconds(experiment, domain.pomdp.horizon, place.platform) / place.workers, experiment.runs)
     if experiment.chunk_size == 0:
         experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, built.life, place))

@@ -4,10 +4,19 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from baddr.core.checks import wrong
+from baddr.core.filters import MOST_STEPS
 
 MOST_LAYERS = 128  # every one is a part of each program
 MOST_HIDDEN = 1 << 13  # the paper has 32 to 256; 32 bits must number the weights
+MOST_SIMULATORS = 100_000  # that are drawn at once, each with its tables; networks that each learn one
+MOST_BATCHES = 10**8  # of training: days
 Inputs = Literal["raw", "scaled", "onehot"]
+
+
+def _at_most(settings: Any, group: str, **bounds: int) -> list[tuple[bool, str]]:
+    """A check of each of these settings."""
+    said = lambda name, bound: f"{group}.{name.replace('_', '-')} must be at most {bound:,}"
+    return [(getattr(settings, name) <= bound, said(name, bound)) for name, bound in bounds.items()]
 
 
 @dataclass(frozen=True)
@@ -37,7 +46,7 @@ class Network:
     def problems(self) -> list[str]:
         return wrong(
             (self.hidden >= 1, "network.hidden must be at least 1"),
-            (self.hidden <= MOST_HIDDEN, f"network.hidden must be at most {MOST_HIDDEN:,}"),
+            *_at_most(self, "network", hidden=MOST_HIDDEN),
             (self.layers >= 2, "network.layers must be at least 2: a hidden one and the output"),
             (
                 self.layers <= MOST_LAYERS,
@@ -72,6 +81,7 @@ class Pretrain:
             (self.batch_size >= 1, "pretrain.batch-size must be at least 1"),
             (self.learning_rate >= 0, "pretrain.learning-rate must not be negative"),
             (self.max_gap > 0, "pretrain.max-gap must be above 0"),
+            *_at_most(self, "pretrain", num_networks=MOST_SIMULATORS, batches=MOST_BATCHES),
         )
 
 
@@ -137,6 +147,7 @@ class BankSettings:
         return wrong(
             (self.members >= 1, "bank.members must be at least 1"),
             (self.pool >= 1, "bank.pool must be at least 1"),
+            *_at_most(self, "bank", members=MOST_SIMULATORS, pool=MOST_SIMULATORS),
         )
 
 
@@ -153,7 +164,9 @@ class Exact:
     """Steps that a run remembers for --filter.rejuvenate. It exchanges none any more when these are full."""
 
     def problems(self) -> list[str]:
-        return wrong((self.history >= 1, "filter.history must be at least 1"))
+        return wrong(
+            (1 <= self.history <= MOST_STEPS, f"filter.history must lie between 1 and {MOST_STEPS:,}")
+        )
 
     def build(self, domain: Any) -> Any:
         from baddr.posteriors.exact_filter import ExactFilter
@@ -221,7 +234,8 @@ class LatentSettings:
         return wrong(
             (self.dimensions >= 1, "latent.dimensions must be at least 1"),
             (self.hidden >= 1, "latent.hidden must be at least 1"),
-            (self.hidden <= MOST_HIDDEN, f"latent.hidden must be at most {MOST_HIDDEN:,}"),
+            *_at_most(self, "latent", hidden=MOST_HIDDEN, layers=MOST_LAYERS),
+            *_at_most(self, "latent", simulators=MOST_SIMULATORS, steps=MOST_BATCHES),
             (self.layers >= 2, "latent.layers must be at least 2: a hidden one and the output"),
             (
                 self.learn_transition or self.learn_observation,

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from baddr.planners.belief_tree.search import TreeOfBeliefs
 
 MOST_STATES = 100_000  # over which bounds are found by value iteration
+LARGEST = 1 << 20  # beliefs, or particles, of a tree
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class BeliefTree:
             (self.num_expansions >= 1, "planner.num-expansions must be at least 1"),
             (self.num_particles >= 1, "planner.num-particles must be at least 1"),
             (self.num_observations >= 1, "planner.num-observations must be at least 1"),
+            (self.num_expansions <= LARGEST, f"planner.num-expansions must be at most {LARGEST:,}"),
+            (self.num_particles <= LARGEST, f"planner.num-particles must be at most {LARGEST:,}"),
             (self.precision >= 0, "planner.precision must not be negative"),
             (self.depth >= 0, "planner.depth must be 0 (to the end of the episode) or more"),
         )

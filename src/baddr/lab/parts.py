@@ -1,0 +1,66 @@
+"""Several experiments, one after the other: all are sized before the first one starts."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from baddr.domains.catalog import DOMAINS
+from baddr.domains.domain import Domain
+from baddr.errors import UserError
+from baddr.lab.build import build_domain
+from baddr.lab.experiment import AnyExperiment, preset, to_config
+from baddr.lab.limits import BYTES_PER_ROW, gib
+from baddr.lab.runner import LOCAL, sized
+
+
+class Sized(NamedTuple):
+    """A part that is to be computed, and what it is called."""
+
+    name: str
+    experiment: AnyExperiment
+    domain: Domain
+
+
+def is_preset(experiment: AnyExperiment) -> bool:
+    """Whether it is one of ours but for its runs, episodes and seed: such a part fits, run by run."""
+    if experiment.name not in DOMAINS:
+        return False
+    ours = preset(experiment.name, experiment.agent, experiment.preset)
+    sizes = {name: getattr(experiment, name) for name in ("runs", "episodes", "seed")}
+    return replace(ours, **sizes) == experiment
+
+
+def with_domains(parts: Iterable[tuple[str, AnyExperiment]]) -> Iterator[Sized]:
+    """The parts with their domains, each of which is built once."""
+    built: dict[str, Domain] = {}
+    for name, experiment in parts:
+        key = repr((experiment.name, experiment.domain))
+        if key not in built:
+            built[key] = build_domain(experiment)
+        yield Sized(name, experiment, built[key])
+
+
+def refuse_parts(parts: Iterable[Sized], engine: Any = None) -> None:
+    """Refuse, by its name, the first part that does not fit the memory or would not end. Parts that differ by
+    their seed are alike."""
+    seen: set[bytes] = set()
+    with (engine or LOCAL).opened() as opened:
+        place = opened.place()
+    for name, experiment, domain in parts:
+        alike = to_config(replace(experiment, seed=0))
+        if alike not in seen:
+            seen.add(alike)
+            try:
+                sized(experiment, domain, place)
+            except UserError as error:
+                raise UserError(f"{name}: {error}") from error
+
+
+def refuse_disk_of_all(experiments: Iterable[AnyExperiment], free: int) -> None:
+    """The rows of all parts must fit a disk with so many bytes free."""
+    need = BYTES_PER_ROW * sum(x.runs * x.episodes for x in experiments)
+    if need > free:
+        raise UserError(
+            f"All parts leave rows of {gib(need)}, and the disk has {gib(free)} free: choose another one "
+            "with --out, or fewer runs or episodes."
+        )
