@@ -178,7 +178,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--particles", type=int, default=1024)
     parser.add_argument("--simulations", type=int, default=4096)
-    parser.add_argument("--reference", type=int, default=4096, help="particles of the posterior")
+    parser.add_argument("--reference", type=int, default=16384, help="particles of the posterior")
     parser.add_argument("--workers", type=int, default=None, help="processes; all cores if left out")
     parser.add_argument("--structures", nargs="+", default=["matched", "uncertain"])
     options = parser.parse_args()
