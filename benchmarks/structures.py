@@ -155,18 +155,21 @@ def mean_and_error(values: np.ndarray) -> str:
 
 
 def report(structure: str, options: argparse.Namespace) -> None:
-    lives = {moves: live(structure, moves, options) for moves in (True, False)}
+    moving = live(structure, True, options)
     with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
-        found = np.array(pool.map(partial(posterior, structure, options.reference), lives[True].sounds))
-    believed, wanted = lives[True].true_structure, found[:, 0]
-    off = believed - wanted
+        found = np.array(pool.map(partial(posterior, structure, options.reference), moving.sounds))
+    wanted = found[:, 0]
+    off = moving.true_structure - wanted
     print(f"{structure}: P(true parents) after {options.episodes} episodes")
-    print(f"  with moves {mean_and_error(believed)}, posterior {mean_and_error(wanted)}")
+    print(f"  with moves {mean_and_error(moving.true_structure)}, posterior {mean_and_error(wanted)}")
     print(f"  difference {mean_and_error(off)}, root mean square {np.sqrt(np.mean(off**2)):.3f}")
     print(f"  runs within .05: {np.mean(np.abs(off) <= 0.05):.2f}; error of log p {found[:, 1].std():.3f}")
-    print(f"  without moves {mean_and_error(lives[False].true_structure)}")
+    each = zip(moving.true_structure, wanted, strict=True)
+    print("  run by run:", *(f"{x:.3f}/{y:.3f}" for x, y in each), flush=True)
+    still = live(structure, False, options)
+    print(f"  without moves {mean_and_error(still.true_structure)}")
     for first, last in [(a, b) for a, b in BLOCKS if b <= options.episodes]:
-        both = [lives[moves].returns[:, first - 1 : last].mean(axis=1) for moves in (True, False)]
+        both = [lives.returns[:, first - 1 : last].mean(axis=1) for lives in (moving, still)]
         text = [mean_and_error(x) for x in (*both, both[0] - both[1])]
         print(f"  return {first}-{last}: with moves {text[0]}, without {text[1]}, difference {text[2]}")
 
@@ -178,7 +181,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--particles", type=int, default=1024)
     parser.add_argument("--simulations", type=int, default=4096)
-    parser.add_argument("--reference", type=int, default=4096, help="particles of the posterior")
+    parser.add_argument("--reference", type=int, default=16384, help="particles of the posterior")
     parser.add_argument("--workers", type=int, default=None, help="processes; all cores if left out")
     parser.add_argument("--structures", nargs="+", default=["matched", "uncertain"])
     options = parser.parse_args()

@@ -1334,10 +1334,10 @@ MUTANTS = [
     ),
     Mutant(
         "even draws do not look at weights",
-        "core",
-        ".at[jnp.argsort(-weights)].set(drawn)",
-        ".at[jnp.arange(n)].set(drawn)",
-        "test_particles.py::spread",
+        "prng",
+        ".at[jnp.argsort(-weights)].set(",
+        ".at[jnp.arange(n)].set(",
+        "test_prng.py::spread",
     ),
     Mutant(
         "tables forget nothing at a new episode",

@@ -96,3 +96,21 @@ def test_gamma_variables_take_our_keys_and_others(made):
     np.testing.assert_array_equal(prng.dirichlet(made(1), alpha + 1), jr.dirichlet(made(1), alpha + 1))
     draw = jax.jit(lambda alpha: prng.gamma(made(1), alpha))
     assert "func" in draw.trace(alpha).lower(lowering_platforms=("cuda",)).as_text()
+
+
+def test_even_draws_are_each_distributed_as_p():
+    p, weights, keys = jnp.array([0.5, 0.0, 0.3, 0.2]), jnp.array([0.1, 0.5, 0.05, 0.35]), 4000
+    draw = jax.jit(jax.vmap(lambda key: prng.even_draws(key, p, weights)))
+    found = np.asarray(draw(jax.random.split(prng.key(0), keys)))
+    shares = np.stack([(found == value).mean(axis=0) for value in range(4)])
+    error = np.sqrt(np.asarray(p * (1 - p)) / keys)[:, None]
+    assert np.all(np.abs(shares - np.asarray(p)[:, None]) <= 4.5 * error)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_even_draws_spread_the_weights_as_p_says(seed):
+    """Of two values that are as likely, each pair has both. One by one they would be off by some .03."""
+    weights = np.random.default_rng(seed).exponential(size=1024) ** 3
+    weights /= weights.sum()
+    drawn = np.asarray(prng.even_draws(prng.key(seed), jnp.full(2, 0.5), jnp.asarray(weights, jnp.float32)))
+    assert abs(weights @ drawn - 0.5) <= weights.max() / 2 + 1e-6

@@ -26,7 +26,7 @@ from jax.extend.random import define_prng_impl
 from jax.interpreters import batching, mlir
 from jaxtyping import Array, Float, Int, Key, UInt32
 
-STREAMS = 4  # raise it when a run of the same seed draws other numbers: it could not go on where it stopped
+STREAMS = 5  # raise it when a run of the same seed draws other numbers: it could not go on where it stopped
 ROUNDS = 13
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 UNROLLED = 8  # values of a running sum
@@ -194,3 +194,29 @@ def categorical(key: Key[Array, ""], weights: Float[Array, " n"]) -> Int[Array, 
     else:
         index = jnp.searchsorted(running, u, side="right").astype(jnp.int32)
     return jnp.minimum(index, jnp.sum(running < running[-1], dtype=jnp.int32))
+
+
+def inverted(weights: Float[Array, " n"], u: Float[Array, " m"]) -> Int[Array, " m"]:
+    """Indices in proportion to `weights`, for u in [0, 1)."""
+    running = running_sum(weights)
+    last = jnp.sum(running < running[-1], dtype=jnp.int32)  # of positive weight
+    return jnp.minimum(jnp.searchsorted(running, u * running[-1], side="right"), last).astype(jnp.int32)
+
+
+def even_draws(
+    key: Key[Array, ""], p: Float[Array, " values"], weights: Float[Array, " n"]
+) -> Int[Array, " n"]:
+    """A draw from p for each place, which together spread their weights as p says.
+
+    Each alone is distributed as p. Places of about the same weight have draws that differ: in the order of
+    weights these are by inversion of a van der Corput sequence, moved by one random number.
+    """
+    n = weights.shape[0]
+    u = (jnp.asarray(_van_der_corput(n), float) + jr.uniform(key)) % 1
+    return jnp.zeros((n,), jnp.int32).at[jnp.argsort(-weights)].set(inverted(p, u))
+
+
+def _van_der_corput(n: int) -> Float[np.ndarray, " n"]:
+    """0, 1/2, 1/4, 3/4, 1/8, ...: the digits of 0, 1, 2, ... in base two, mirrored at the point."""
+    i, bits = np.arange(n), max(1, (n - 1).bit_length())
+    return sum((i >> k & 1) / 2 ** (k + 1) for k in range(bits)) + np.zeros(n)

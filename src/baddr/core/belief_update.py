@@ -25,13 +25,13 @@ from baddr.core.models import RestartingModels
 from baddr.core.particles import (
     NOBODY,
     Particles,
-    even_draws,
     independent_indices,
     systematic_indices,
     tree_at_index,
     uniform_weights,
 )
 from baddr.core.pomdp import Action, Observation, Transition, feature_vector
+from baddr.prng import even_draws
 
 Yes = Bool[Array, ""] | bool
 

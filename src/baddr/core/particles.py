@@ -7,10 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
-from baddr.prng import categorical, running_sum
+from baddr.prng import categorical, inverted
 
 NOBODY = -1  # the index of a particle whose D is not wanted: a GPU's kernels compute nothing for it
 
@@ -63,38 +62,11 @@ def systematic_indices(
     key: Key[Array, ""], weights: Float[Array, " n"], num_indices: int
 ) -> Int[Array, " num_indices"]:
     """Systematic resampling: one uniform number, a comb of `num_indices` teeth."""
-    return _indices(weights, (jnp.arange(num_indices, dtype=float) + jr.uniform(key)) / num_indices)
+    return inverted(weights, (jnp.arange(num_indices, dtype=float) + jr.uniform(key)) / num_indices)
 
 
 def independent_indices(
     key: Key[Array, ""], weights: Float[Array, " n"], num_indices: int
 ) -> Int[Array, " num_indices"]:
     """Multinomial resampling: an independent draw for each place."""
-    return _indices(weights, jr.uniform(key, (num_indices,)))
-
-
-def even_draws(
-    key: Key[Array, ""], p: Float[Array, " values"], weights: Float[Array, " n"]
-) -> Int[Array, " n"]:
-    """A draw from p for each place, which together spread their weights as p says.
-
-    Each alone is distributed as p. Places of about the same weight have draws that differ: in the order of
-    weights these are by inversion of a van der Corput sequence, moved by one random number.
-    """
-    n = weights.shape[0]
-    u = (jnp.asarray(_van_der_corput(n), float) + jr.uniform(key)) % 1
-    drawn = _indices(p, u)
-    return jnp.zeros((n,), jnp.int32).at[jnp.argsort(-weights)].set(drawn)
-
-
-def _van_der_corput(n: int) -> Float[np.ndarray, " n"]:
-    """0, 1/2, 1/4, 3/4, 1/8, ...: the digits of 0, 1, 2, ... in base two, mirrored at the point."""
-    i, bits = np.arange(n), max(1, (n - 1).bit_length())
-    return sum((i >> k & 1) / 2 ** (k + 1) for k in range(bits)) + np.zeros(n)
-
-
-def _indices(weights: Float[Array, " n"], u: Float[Array, " m"]) -> Int[Array, " m"]:
-    """By inversion, for u in [0, 1)."""
-    running = running_sum(weights)
-    last = jnp.sum(running < running[-1], dtype=jnp.int32)  # of positive weight
-    return jnp.minimum(jnp.searchsorted(running, u * running[-1], side="right"), last).astype(jnp.int32)
+    return inverted(weights, jr.uniform(key, (num_indices,)))
