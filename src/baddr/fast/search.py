@@ -26,7 +26,7 @@ from baddr.planners.tree_search import TreeSearch, is_plain, is_published, sampl
 
 
 class FastSearch(Planner):
-    """PO-UCT by a tree, or by tables (a stream of random numbers of its own).
+    """PO-UCT by a tree, path by path (`lone_search`), or by tables (a stream of random numbers of its own).
 
     Which of them depends on the settings and the POMDP alone, so that a run can be resumed.
     """
@@ -39,11 +39,8 @@ class FastSearch(Planner):
     @property
     def stream(self) -> str:
         """What the random numbers of a search depend on."""
-        if self.by not in ("tree", "paths"):
-            return "tables"
-        if self.by == "paths":
-            return "paths"
-        return "tree" if is_published(self.how) else "round trip"
+        by_tree = "tree" if is_published(self.how) else "round trip"
+        return {"tree": by_tree, "paths": "paths"}.get(self.by, "tables")
 
     def plan(
         self,
