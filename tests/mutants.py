@@ -303,6 +303,27 @@ MUTANTS = [
         "test_round_trip.py::upper",
     ),
     Mutant(
+        "by paths, nobody sees what leads to a child",
+        "fast",
+        "looks = alone.in_tree & (alone.level + 1 < world.limit)",
+        "looks = ~alone.in_tree & (alone.level + 1 < world.limit)",
+        "test_twins.py::plans_are_the_same and paths",
+    ),
+    Mutant(
+        "by paths, a rollout's return is not discounted back to its leaf",
+        "fast",
+        "below = (now.total - path.before) / power(problem.pomdp.discount, path.levels)",
+        "below = now.total - path.before",
+        "test_twins.py::plans_are_the_same and paths",
+    ),
+    Mutant(
+        "learned values go on after the end of an episode",
+        "planners",
+        "return jnp.where(goes_on, values_at(weights[None], self.features(s_next))[0], 0)",
+        "return values_at(weights[None], self.features(s_next))[0]",
+        "test_fitted.py::suffice",
+    ),
+    Mutant(
         "the belief tree writes its children one place too far",
         "planners",
         "written(search.tree, e - 1)",

@@ -117,7 +117,7 @@ def without_root_sampling() -> dict[str, Any]:
     domain = tiger.make_domain()
     posterior = baddr.Dirichlet(domain.counts, domain.pomdp.state_sizes, domain.pomdp.observation_sizes)
     gba = baddr.GBAPOMDP(domain.pomdp, posterior)
-    planner = baddr.PoUct(num_simulations=32, root_sampling=False)
+    planner = baddr.PoUct(num_simulations=32, root_sampling=False, in_flight=1)
     agent = baddr.Agent(gba, baddr.Importance(num_particles=64, resample_below=32.0), planner)
     runs = baddr.start(jr.split(baddr.key(3), 2), agent, domain.pomdp)
     runs, steps = baddr.advance(runs, agent, domain.pomdp, jnp.int32(2), 8)

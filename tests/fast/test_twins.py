@@ -151,6 +151,8 @@ def planned(planner, gba, num_runs: int = 3):
 SEARCHES = {
     "one at a time": HOW,
     "three in flight, Bellman's backup": replace(HOW, in_flight=3, backup="max"),
+    "by paths": replace(HOW, by_paths=True),
+    "by paths, Bellman's backup": replace(HOW, by_paths=True, backup="max"),
     "learning": replace(HOW, num_simulations=16, root_sampling=False),
 }
 
@@ -161,8 +163,9 @@ SEARCHES = {
 def test_plans_are_the_same(name, how):
     """Equal visits and steps: the same random numbers, and the same choices. One run is passed over."""
     plain, fast = twins(name)
-    by_tree = replace(fast_search(how, fast), by="tree")  # with the rows that it would have by tables
-    expected, found = planned(how, plain), planned(by_tree, fast)
+    by = "paths" if how.by_paths else "tree"
+    not_by_tables = replace(fast_search(how, fast), by=by)  # with the rows that it would have by tables
+    expected, found = planned(how, plain), planned(not_by_tables, fast)
     np.testing.assert_array_equal(expected.N, found.N)
     np.testing.assert_array_equal(expected.num_steps, found.num_steps)
     np.testing.assert_array_equal(expected.num_nodes, found.num_nodes)

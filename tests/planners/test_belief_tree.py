@@ -20,8 +20,7 @@ from baddr.core.particles import Particles
 from baddr.core.planner import Plan, best_action
 from baddr.core.pomdp import Dynamics, Table
 from baddr.core.posterior import Posterior
-from baddr.domains import collision_avoidance, from_tables, road_racing
-from baddr.errors import UserError
+from baddr.domains import collision_avoidance, from_tables
 from baddr.fast import known_bounds
 from baddr.fast.belief_tree import FastTree, fast_tree
 from baddr.fast.runs import advance
@@ -243,12 +242,6 @@ def test_the_mean_model_of_counts_is_their_mean():
     np.testing.assert_allclose(model.T[2], np.eye(2), atol=1e-6)  # listening; opening ends the episode
     np.testing.assert_allclose(model.T[:2], 0)
     np.testing.assert_allclose(model.R, [[10, -100], [-100, 10], [-1, -1]], atol=1e-4)
-
-
-def test_too_many_states_are_refused_by_a_sentence():
-    gba = GBAPOMDP(*(lambda domain: (domain.pomdp, Known(domain.pomdp.dynamics)))(road_racing.make_domain(9)))
-    with pytest.raises(UserError, match=r"at most 100,000; here there are 90,699,264.*lower=.*po-uct"):
-        fast_tree(BeliefTree().build(), gba)
 
 
 def test_bounds_are_worked_out_before_an_episode_and_kept_through_it(monkeypatch):

@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy.sparse import csr_array
@@ -34,6 +35,7 @@ MOST_OBSERVATIONS = 1024
 LARGEST_COMPARISON = 1 << 28  # numbers in p(o | s, a, s'), to see whether it depends on s
 SAME = 1e-6  # the largest difference of two probabilities that are called the same
 LONG = 0.1  # gamma^horizon: where it is less, what comes after the horizon counts little
+STARTS = 256  # states that an episode starts in, drawn
 SMALL = 1 << 16  # states x observations x steps: the solver's trials for each step take seconds
 SPARSE = 4  # a number that is looked up costs as much as so many in a product
 # Of the solver: trials, and not seconds, so that equal settings give equal bounds. More vectors are of little
@@ -45,10 +47,10 @@ BY_STEPS = Budget(precision=1e-3, trials=64, vectors=96)  # with 30, Light-Dark 
 def known_bounds(how: TreeOfBeliefs, gba: GBAPOMDP, tables: Tables | None) -> Any:
     """Those of a known model, or of several side by side, which no belief changes."""
     if tables is None or None not in how.own:
-        s = jnp.zeros((1, len(gba.state_sizes)), jnp.int32)  # of a particle whose state does not matter
-        return eqx.filter_jit(how.prepare)(
-            prng.key(0), gba, Particles(AugmentedState(s, ()), uniform_weights(1))
-        )
+        # States do not matter to value iteration; walks start from them.
+        s = jax.jit(jax.vmap(gba.pomdp.initial_state))(jr.split(prng.key(1), STARTS))
+        belief = Particles(AugmentedState(s, ()), uniform_weights(STARTS))
+        return eqx.filter_jit(how.prepare)(prng.key(0), gba, belief)
     horizon = effective_depth(gba.discount, gba.horizon)
     bounds = eqx.filter_jit(bounds_of)(tables, gba.discount, horizon, how.own, gba.state_sizes)
     one = tables.T.shape[-1] == 1 and tables.O.ndim == 4

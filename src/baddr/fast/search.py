@@ -16,16 +16,17 @@ from baddr.core.planner import Plan, Planner
 from baddr.core.pomdp import POMDP, flat_index
 from baddr.fast.backend import has_kernels, on_cpu
 from baddr.fast.compiler import small_loops_are_compiled
+from baddr.fast.lone_search import search_alone
 from baddr.fast.loops import one_by_one, over_all
 from baddr.fast.table_search import By, Limits, search_tables
 from baddr.fast.tables import Rows, draws_once, has_tables, rows_that_matter, tables, tabulate
 from baddr.fast.tuning import MOST_ROWS
 from baddr.planners.choice import Hooks
-from baddr.planners.tree_search import TreeSearch, is_published, samples_roots, search
+from baddr.planners.tree_search import TreeSearch, is_plain, is_published, samples_roots, search
 
 
 class FastSearch(Planner):
-    """PO-UCT by a tree, or by tables (a stream of random numbers of its own).
+    """PO-UCT by a tree, path by path (`lone_search`), or by tables (a stream of random numbers of its own).
 
     Which of them depends on the settings and the POMDP alone, so that a run can be resumed.
     """
@@ -33,14 +34,13 @@ class FastSearch(Planner):
     how: TreeSearch
     # The inputs of D that are evaluated before, where they are few
     rows: Rows | None = eqx.field(static=True)
-    by: Literal["tree"] | By = eqx.field(static=True)
+    by: Literal["tree", "paths"] | By = eqx.field(static=True)
 
     @property
     def stream(self) -> str:
         """What the random numbers of a search depend on."""
-        if self.by != "tree":
-            return "tables"
-        return "tree" if is_published(self.how) else "round trip"
+        by_tree = "tree" if is_published(self.how) else "round trip"
+        return {"tree": by_tree, "paths": "paths"}.get(self.by, "tables")
 
     def plan(
         self,
@@ -53,8 +53,9 @@ class FastSearch(Planner):
         active = jnp.ones(keys.shape, bool) if active is None else active
         keys_loop, (s, draws) = one_by_one(partial(self.how.roots, pomdp))(keys, belief)
         draws = self.prepare(pomdp, belief, draws)
-        if self.by == "tree":
-            return search(keys_loop, self.how, pomdp, belief, (s, draws), steps_left, active)
+        if self.by in ("tree", "paths"):
+            by = search if self.by == "tree" else search_alone
+            return by(keys_loop, self.how, pomdp, belief, (s, draws), steps_left, active)
         assert isinstance(pomdp, GBAPOMDP) and self.rows is not None
         limits = Limits(pomdp.discount, self.how.exploration, self.how.depth_in(pomdp))
         found = search_tables(
@@ -81,8 +82,8 @@ def fast_search(how: TreeSearch, pomdp: POMDP) -> FastSearch:
     rows = None
     if isinstance(pomdp, GBAPOMDP) and samples_roots(how, pomdp) and draws_once(pomdp.posterior):
         rows = rows_that_matter(pomdp.pomdp, MOST_ROWS)
-    if not is_published(how) or how.hooks != Hooks() or not has_tables(pomdp, rows):
-        return FastSearch(how, rows, "tree")
+    if not is_plain(how) or how.hooks != Hooks() or not has_tables(pomdp, rows):
+        return FastSearch(how, rows, "paths" if how.by_paths and on_cpu() else "tree")
     if on_cpu() and not small_loops_are_compiled():
         warnings.warn(
             "Searches take ten times as long as they could: call baddr.compile_small_loops() before JAX "

@@ -50,7 +50,8 @@ from baddr.prng import STREAMS
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 LARGEST_CHUNK = {"cpu": 64, "gpu": 4096}
 # Simulations in flight, over all runs of a chunk, that fill the device: about where more stop paying.
-WIDTH = {"cpu": 8, "gpu": 4096}
+WIDTH = 4096
+MOST_ALONE = 2  # runs of a chunk whose searches a CPU computes by themselves
 FEWEST_IN_FLIGHT = 3  # two are no faster than one, whose search is simpler
 MOST_IN_FLIGHT = 64  # of a tree: so many cost no return (docs/po-uct.md)
 # Of the device's memory that a chunk may be computed to need. A GPU has all runs in flight at once, and was
@@ -69,11 +70,13 @@ def choose_chunk_size(experiment: AnyExperiment, life: Life, place: Place) -> in
 
 
 def choose_in_flight(experiment: AnyExperiment, life: Life, place: Place) -> int:
-    """Simulations of a tree in flight: what few runs need to fill the device; one where tables are
-    searched."""
+    """Simulations of a tree in flight: what few runs need to fill a GPU; one where tables are searched. A CPU
+    computes those of few runs one after the other (0), and those of many side by side, one of each (1)."""
     if life.method.get("search") == "tables":
         return 1
-    width = WIDTH.get(place.platform, 4096) // experiment.chunk_size
+    if place.platform == "cpu":
+        return 0 if experiment.chunk_size <= MOST_ALONE else 1
+    width = WIDTH // experiment.chunk_size
     width = min(width, MOST_IN_FLIGHT, experiment.settings.planner.num_simulations)
     return width if width >= FEWEST_IN_FLIGHT else 1
 

@@ -25,7 +25,7 @@ class PoUct:
     """Depth of the search. 0: to the end of the episode."""
     in_flight: int = 0
     """Simulations in flight in one tree; they choose in turn. 1: PO-UCT as published. 0: chosen so that few
-    runs fill the device."""
+    runs fill a GPU; on a CPU one after the other."""
     root_sampling: bool = True
     """Draw one model at the root of a simulation and keep it (Alg. 2). Off: simulations learn as they go."""
     backup: Literal["mean", "max"] = "mean"
@@ -53,6 +53,7 @@ class PoUct:
             exploration=self.exploration,
             depth=self.depth,
             in_flight=max(1, self.in_flight),
+            by_paths=self.in_flight == 0,
             root_sampling=self.root_sampling,
             backup=self.backup,
             hooks=Hooks(**known),

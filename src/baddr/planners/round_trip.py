@@ -139,7 +139,7 @@ def arrive(problem: Problem, tree: Tree, now: Simulation, a: Places, step: Step)
     entry = jnp.where(on_tree, entry, problem.num_entries)
     at = Arrival(entry, jnp.where(found > 0, found, made), new)
     sums = add_rows(tree.sums, entry, jnp.tile(jnp.array([0.0, 0.0, 1.0]), (problem.places, 1)))
-    nodes = tree.nodes.at[node_or_spare(problem, new, at.child), 4].set(_must_try(problem, step), **IN_PLACE)
+    nodes = tree.nodes.at[node_or_spare(problem, new, at.child), 4].set(must_try(problem, step), **IN_PLACE)
     return Tree(sums, nodes, children, size), at
 
 
@@ -147,7 +147,7 @@ def node_or_spare(problem: Problem, is_one: Flags, node: Places) -> Places:
     return jnp.where(is_one & (node > 0), node, problem.num_simulations + 1)
 
 
-def _must_try(problem: Problem, step: Step) -> Float[Array, " places"]:
+def must_try(problem: Problem, step: Step) -> Float[Array, " places"]:
     """How many actions count at the nodes that are new, by the s that first came there."""
     nothing = jnp.zeros((problem.places, problem.pomdp.num_actions))
     see = partial(seen_from, problem.hooks)

@@ -45,6 +45,7 @@ class TreeSearch(Planner):
     exploration: float = eqx.field(static=True)
     depth: int = eqx.field(static=True, default=0)  # 0: to the end of the episode
     in_flight: int = eqx.field(static=True, default=1)  # simulations of a tree at a time
+    by_paths: bool = eqx.field(static=True, default=False)  # one at a time: its path is backed up at its end
     root_sampling: bool = eqx.field(static=True, default=True)
     backup: Literal["mean", "max"] = eqx.field(static=True, default="mean")
     hooks: Hooks = eqx.field(static=True, default=Hooks())
@@ -81,7 +82,12 @@ def effective_depth(discount: float, depth: int) -> int:
 
 
 def is_published(how: TreeSearch) -> bool:
-    """Whether this is PO-UCT as published: one simulation at a time, and means."""
+    """Whether values come to the root as in `published`: of one simulation at a time, and means."""
+    return is_plain(how) and not how.by_paths
+
+
+def is_plain(how: TreeSearch) -> bool:
+    """Whether this is PO-UCT as published, however it is computed."""
     return min(how.in_flight, how.num_simulations) == 1 and how.backup == "mean"
 
 

@@ -5,7 +5,8 @@ blind policy). Above: max_k sum_s b(s) upper[h, k, s], the values of actions to 
 from the next step on (QMDP). Both by finite-horizon value iteration in a tabular model.
 
 In a model that is known both are bounds, and in a few models taken apart. Where the belief's mean model has
-to do, they are what an agent that learns nothing more would have, and may be wrong by what it learns. A
+to do, they are what an agent that learns nothing more would have, and may be wrong by what it learns. Where
+there are too many states for vectors, they are regressions on features of s, and no bounds (`fitted`). A
 domain may have bounds of its own, functions of (s, h).
 """
 
@@ -19,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from baddr.core.pomdp import Scalar, State, all_vectors, flat_index
+from baddr.planners.belief_tree.features import Features, values_at
 
 # Of a domain's own: (s, steps left) -> value, or those of several policies, of which a belief takes the best.
 # (From above: of several ways to go on, one of which every policy takes.)
@@ -74,9 +76,13 @@ class Bounds(eqx.Module):
     upper: Float[Array, "H K S"] | None
     own: Own = eqx.field(static=True)
     sizes: tuple[int, ...] = eqx.field(static=True)
+    features: Features | None = None  # whose weights stand in `lower` and `upper` in place of states
 
     def at(self, s: Int[Array, "m state_features"], h: Int[Array, ""]) -> "Values":
         """What these states are worth with h steps left."""
+        if self.features is not None:
+            phi = self.features(s)
+            return self._values(h, s, lambda weights: values_at(weights, phi))
         rank = jax.vmap(lambda s: flat_index(s, self.sizes))(s)
         return self._values(h, s, lambda table: table[:, rank])
 

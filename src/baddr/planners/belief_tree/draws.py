@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key, PyTree
+from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.core.models import Models
-from baddr.core.pomdp import Action, Dynamics, State
+from baddr.core.pomdp import POMDP, Action, Dynamics, Scalar, State
 from baddr.core.posterior import Theta
 
 
@@ -83,3 +83,16 @@ class EachDraw(Draws):
         one = lambda i, epsilon, *x: function(self.models.dynamics(self.theta, i, epsilon), *x)
         many = self.models.each(one, self.theta)
         return lambda *x: many(self.i, self.epsilon, *x)
+
+
+def outcomes_of(
+    pomdp: POMDP, s: Int[Array, "n state_features"], s_next: Int[Array, "n A state_features"]
+) -> tuple[Float[Array, "n A"], Bool[Array, "n A"]]:
+    """The reward of each step, and whether it ends the episode."""
+
+    def one(s: State, a: Action, s_next: State) -> tuple[Scalar, Bool[Array, ""]]:
+        return pomdp.reward(s, a, s_next), pomdp.is_terminal(s, a, s_next)
+
+    by_each = jax.vmap(one, in_axes=(None, 0, 0))
+    actions = jnp.arange(pomdp.num_actions, dtype=jnp.int32)
+    return jax.vmap(by_each, in_axes=(0, None, 0))(s, actions, s_next)

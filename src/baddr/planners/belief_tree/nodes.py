@@ -17,9 +17,9 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree, UInt32
 
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.particles import Particles, mass_of, systematic_indices
-from baddr.core.pomdp import POMDP, Action, Scalar, State, all_vectors, flat_index
+from baddr.core.pomdp import POMDP, all_vectors, flat_index
 from baddr.planners.belief_tree.bounds import Bounds, ManyRows, Own, value_iteration
-from baddr.planners.belief_tree.draws import Draws, Stepped
+from baddr.planners.belief_tree.draws import Draws, Stepped, outcomes_of
 from baddr.planners.belief_tree.mean_model import outcomes, what_is_drawn
 from baddr.posteriors.bank import Bank
 
@@ -124,7 +124,7 @@ class ParticleNodes(Nodes):
     ) -> Expansion:
         m, A = of.shape[0], self.pomdp.num_actions
         step = self.draws.step(jnp.swapaxes(jr.split(key, (A, m)), 0, 1), of)
-        r, ends = self._outcomes(of, step.s_next)
+        r, ends = outcomes_of(self.pomdp, of, step.s_next)
         alive = jnp.where(ends, 0, w[:, None])
         nothing = lambda: jnp.zeros((A, self.num_children, m))
         W = jax.lax.cond(last, nothing, lambda: self._weights(alive, step))
@@ -151,18 +151,6 @@ class ParticleNodes(Nodes):
     @property
     def steps(self) -> int:
         return self.weights.shape[0] * self.pomdp.num_actions
-
-    def _outcomes(
-        self, s: Int[Array, "m state_features"], s_next: Int[Array, "m A state_features"]
-    ) -> tuple[Float[Array, "m A"], Bool[Array, "m A"]]:
-        """The reward of each step, and whether it ends the episode."""
-
-        def one(s: State, a: Action, s_next: State) -> tuple[Scalar, Bool[Array, ""]]:
-            return self.pomdp.reward(s, a, s_next), self.pomdp.is_terminal(s, a, s_next)
-
-        by_each = jax.vmap(one, in_axes=(None, 0, 0))
-        actions = jnp.arange(self.pomdp.num_actions, dtype=jnp.int32)
-        return jax.vmap(by_each, in_axes=(0, None, 0))(s, actions, s_next)
 
 
 TINY = 1e-30

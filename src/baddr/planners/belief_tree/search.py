@@ -23,9 +23,9 @@ from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan, PreparedPlanner
 from baddr.core.pomdp import POMDP
-from baddr.errors import UserError
 from baddr.planners.belief_tree.bounds import Bounds, Own, value_iteration
 from baddr.planners.belief_tree.draws import Draws, EachDraw
+from baddr.planners.belief_tree.fitted import learned_bounds, sampled_model
 from baddr.planners.belief_tree.mean_model import (
     is_known,
     mean_model,
@@ -71,8 +71,9 @@ class TreeOfBeliefs(PreparedPlanner):
             return Bounds(None, None, self.own, gba.state_sizes)
         if by_tables(gba, self.num_models(gba, belief)):
             return ()
-        refuse_without_bounds(gba)
         horizon = effective_depth(gba.discount, gba.horizon)
+        if gba.num_states > MOST_STATES:
+            return learned_bounds(sampled_model(key, gba, belief), gba, horizon, self.own)
         lower, upper = value_iteration(mean_model(key, gba, belief), gba.discount, horizon)
         return Bounds(lower, upper, self.own, gba.state_sizes)
 
@@ -159,15 +160,6 @@ def learning(pomdp: POMDP, belief: Particles) -> tuple[GBAPOMDP, Particles]:
 def by_tables(gba: GBAPOMDP, models: int) -> bool:
     S, A = gba.num_states, gba.num_actions
     return gba.num_observations <= MOST_LISTED and models * S * S * A * gba.num_observations <= LARGEST_TABLES
-
-
-def refuse_without_bounds(gba: GBAPOMDP) -> None:
-    if gba.num_states > MOST_STATES:
-        raise UserError(
-            f"The belief tree finds its bounds by value iteration over all states, at most {MOST_STATES:,}; "
-            f"here there are {gba.num_states:,}. Give the domain bounds of its own (Domain(lower=..., "
-            "upper=...), functions of (s, steps left)), or plan with --planner.kind po-uct."
-        )
 
 
 class Block(NamedTuple):
