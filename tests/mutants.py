@@ -42,9 +42,23 @@ MUTANTS = [
     Mutant(
         "resampling keeps the states",
         "core",
-        "s = belief.states.s[ancestors]\n    epsilons",
-        "s = belief.states.s\n    epsilons",
+        "epsilons, belief.states.s[i], (a, o))",
+        "epsilons, belief.states.s, (a, o))",
         "test_joint_belief.py::systematic",
+    ),
+    Mutant(
+        "the first try is taken",
+        "core",
+        "* tries + taken, log_mean",
+        "* tries, log_mean",
+        "test_belief_update.py::tried",
+    ),
+    Mutant(
+        "a particle weighs as much as the try that it takes",
+        "core",
+        "jax.nn.logsumexp(log_likelihood, axis=1) - math.log(tries)",
+        "jnp.take_along_axis(log_likelihood, taken[:, None], axis=1)[:, 0]",
+        "test_belief_update.py::tried",
     ),
     Mutant(
         "the next episode keeps the states",
@@ -760,9 +774,23 @@ MUTANTS = [
     Mutant(
         "a crash that was not seen cannot happen",
         "paper",
-        "low, high = (low - rare, high) if rare > 0 else (low, high - rare)",
-        "pass",
+        "found = allowing(seen, rare(data, terms, values), data.times)",
+        "found = seen",
         "test_claims.py::four_units",
+    ),
+    Mutant(
+        "disasters are counted in episodes, whoever learns",
+        "paper",
+        "single = term.curve in data.forgetful",
+        "single = True",
+        "test_claims.py::disasters_cluster",
+    ),
+    Mutant(
+        "what was not seen happens to one unit in n",
+        "lab",
+        "UNSEEN = -np.log(0.05)",
+        "UNSEEN = 1.0",
+        "test_claims.py::disasters_cluster",
     ),
     Mutant(
         "runs that share networks are as good as ensembles",
@@ -1282,6 +1310,20 @@ MUTANTS = [
         "        return log_prior + self.posterior.log_score(",
         "        return self.posterior.log_score(",
         "test_gibbs_factored.py::test_a_sweep_leaves and uncertain",
+    ),
+    Mutant(
+        "moves or not, first states are drawn one by one",
+        "core",
+        'p0 = getattr(self.rejuvenation, "p0", None)',
+        "p0 = None",
+        "test_gibbs.py::evenly",
+    ),
+    Mutant(
+        "even draws do not look at weights",
+        "core",
+        ".at[jnp.argsort(-weights)].set(drawn)",
+        ".at[jnp.arange(n)].set(drawn)",
+        "test_particles.py::spread",
     ),
     Mutant(
         "tables forget nothing at a new episode",

@@ -61,7 +61,12 @@ SMALLER = {
         "256})": "16})",
         "num_particles=1024": "num_particles=256",
     },
-    "docs/dpfrl.md": {"agent, 100)": "agent, 4)", "key(0), 8)": "key(0), 2)", "key(1), 8)": "key(1), 2)"},
+    "docs/dpfrl.md": {
+        "learning_rate=1e-4)": "learning_rate=1e-4, hidden=8, features=8, num_particles=4, actors=2)",
+        "agent, 100)": "agent, 4)",
+        "key(0), 8)": "key(0), 2)",
+        "key(1), 8)": "key(1), 2)",
+    },
     "docs/gymnasium.md": {"range(100)": "range(2)", "1024": "16"},
 }
 

@@ -292,7 +292,8 @@ def test_what_the_other_figures_draw():
     assert all(len(panel.bounds) == 1 for panel in panels["f"])
     assert [len(panel.optima) for panel in panels["f"]] == [1, 0]  # nobody knows that of nine lanes
     (rooms,) = panels["g"]
-    assert [s.style[0] for s in rooms.series] == [b.colour for b in rooms.bounds] and len(rooms.bounds) == 3
+    colours = [colour for bound in rooms.bounds for colour in [bound.colour] * 2]  # BADDr's and latent's
+    assert [s.style[0] for s in rooms.series] == colours and len(rooms.bounds) == 3
     assert rooms.optima == ((0.8145, 0.8145), (0.6634, 0.6634))  # the rooms of 16 and 32 have the same
     models = panels["h"][0]
     assert [list(s.x) for s in models.series] == [[1, 8], [1, 8, 128]]
@@ -610,8 +611,13 @@ def test_episodes_until_the_papers_final_return():
     found = report.scores(figure, QUICK, made_up(figure, QUICK))
     until = {c["name"]: c.get("until") for c in found["curves"]}
     order = [c.name for c in figure.curves(QUICK)]
-    assert found["goal"] == 2.2 and until["baddr"] is None and order.index("fba-pomcp") == 2
+    assert found["curves"][0]["goal"] == 2.2 and until["baddr"] is None and order.index("fba-pomcp") == 2
     # ten episodes from e on have the mean 2 + (e + 4.5) / 100 >= 2.2 first at e = 15.5, the 17th episode
     assert until["fba-pomcp"] == 17
     assert "until" not in next(c for c in found["curves"] if c["name"] == "pomcp")
-    assert report.final_return(FIGURES["g"].curves(QUICK)) is None
+    rooms = FIGURES["g"].curves(QUICK)
+    assert {c.name: report.final_return(rooms, c) for c in rooms if c.experiment.agent == "latent"} == {
+        "latent-8": 0.8,
+        "latent-16": 0.62,
+        "latent-32": 0.62,
+    }

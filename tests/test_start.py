@@ -46,6 +46,7 @@ def same(one, other) -> bool:
     return all(np.array_equal(x, y) for x, y in zip(*map(jax.tree.leaves, (one, other)), strict=True))
 
 
+@pytest.mark.slow  # tests/core/test_agent.py compares the returns of two lengths
 def test_blocks_of_any_length_are_the_same_steps():
     """1, 3 and 4 steps leave what 8 at once do."""
     world, agent = world_and_agent(num_particles=32)
@@ -80,10 +81,10 @@ def test_blocks_are_single_steps_until_an_episode_has_ended():
     assert asked == [1, 1, 1, 2, 2, 4, STEPS_PER_BLOCK]
 
 
-SLOW = [pytest.param(agent, marks=pytest.mark.slow) for agent in ("filtering", "random")]
+SLOW = [pytest.param(agent, marks=pytest.mark.slow) for agent in ("ba-pomcp", "filtering", "random")]
 
 
-@pytest.mark.parametrize("agent", ["ba-pomcp", "baddr", *SLOW])
+@pytest.mark.parametrize("agent", ["baddr", *SLOW])
 def test_what_was_compiled_from_shapes_computes_the_same(agent, tmp_path, monkeypatch):
     monkeypatch.setenv("BADDR_CACHE", str(tmp_path))
     experiment, told = small(agent), []

@@ -171,7 +171,7 @@ def test_an_experiment_of_other_random_streams_does_not_go_on(finished, tmp_path
 def test_dry_run_says_what_would_happen_and_does_nothing(tmp_path, capsys):
     assert baddr_main(*RUN, "--dry-run", "--out", tmp_path / "new") == 0
     out = capsys.readouterr().out
-    assert "4 runs" in out and "MiB" in out and "minutes" in out
+    assert "4 runs" in out and "MiB" in out and "steps were measured" in out
     assert not (tmp_path / "new").exists()
 
 
@@ -414,6 +414,6 @@ main()
 
 def test_ctrl_c_inside_a_destructor_is_not_lost():
     done = subprocess.run(
-        [sys.executable, "-c", DESTRUCTOR, "list"], capture_output=True, text=True, timeout=15
+        [sys.executable, "-c", DESTRUCTOR, "list"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 130 and done.stderr == "baddr: interrupted.\n"

@@ -55,13 +55,13 @@ def test_a_runs_life_does_not_depend_on_its_neighbours():
 def test_finished_runs_stand_still_and_can_go_on():
     """More episodes continue the same life as asking for them at once."""
     world, agent = world_and_agent(num_particles=32)
-    state, _ = run(world, agent, 3, 2)
+    state, _ = run(world, agent, 4, 2)
     blocks = []
     while not blocks or blocks[-1].active[-1].any():
         state, steps = advance(state, agent, world, jnp.int32(4), 8)
         blocks.append(jax.device_get(steps))
     later = returns(jax.tree.map(lambda *x: np.concatenate(x), *blocks), 4)[:, 2:]
-    assert np.array_equal(later, returns(run(world, agent, 3, 4)[1], 4)[:, 2:])
+    assert np.array_equal(later, returns(run(world, agent, 4, 4)[1], 4)[:, 2:])
 
 
 def test_nothing_is_compiled_again_between_episodes():
@@ -121,7 +121,7 @@ def test_a_known_wrong_model_returns_what_others_measured():
     compare(run(domain.pomdp, agent, 128, 12)[1], 12, "tiger/pouct u=100 sims=256 model_acc=0.625/disc")
 
 
-@pytest.mark.parametrize("kind", ["importance", "rejection"])
+@pytest.mark.parametrize("kind", ["importance", pytest.param("rejection", marks=pytest.mark.slow)])
 def test_nan_in_a_belief_stops_that_run_only(kind):
     world, agent = world_and_agent(num_particles=16, num_simulations=8, kind=kind)
     keys = jr.split(prng.key(0), 3)

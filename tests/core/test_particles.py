@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.core.particles import Particles, mass_of, systematic_indices
+from baddr.core.particles import Particles, even_draws, mass_of, systematic_indices
 from baddr.fast.loops import over_all
 
 
@@ -29,6 +29,24 @@ def test_equal_weights_are_resampled_once_each(n):
     for seed in range(5):
         found = systematic_indices(prng.key(seed), jnp.full((n,), 1 / n), n)
         np.testing.assert_array_equal(found, np.arange(n))
+
+
+def test_even_draws_are_each_distributed_as_p():
+    p, weights, keys = jnp.array([0.5, 0.0, 0.3, 0.2]), jnp.array([0.1, 0.5, 0.05, 0.35]), 4000
+    draw = jax.jit(jax.vmap(lambda key: even_draws(key, p, weights)))
+    found = np.asarray(draw(jax.random.split(prng.key(0), keys)))
+    shares = np.stack([(found == value).mean(axis=0) for value in range(4)])
+    error = np.sqrt(np.asarray(p * (1 - p)) / keys)[:, None]
+    assert np.all(np.abs(shares - np.asarray(p)[:, None]) <= 4.5 * error)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_even_draws_spread_the_weights_as_p_says(seed):
+    """Of two values that are as likely, each pair has both. One by one they would be off by some .03."""
+    weights = np.random.default_rng(seed).exponential(size=1024) ** 3
+    weights /= weights.sum()
+    drawn = np.asarray(even_draws(prng.key(seed), jnp.full(2, 0.5), jnp.asarray(weights, jnp.float32)))
+    assert abs(weights @ drawn - 0.5) <= weights.max() / 2 + 1e-6
 
 
 @pytest.mark.parametrize("empty", [(), (0,), (3, 0)])

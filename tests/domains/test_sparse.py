@@ -87,9 +87,9 @@ def test_counts_of_steps_are_the_tables_counts(both):
 
 @pytest.mark.parametrize("learned", [False, True])
 def test_draws_come_as_often_as_their_probabilities_say(both, learned):
-    """20,000 steps from each (s, a), 5 standard errors."""
+    """5,000 steps from each (s, a), 5 standard errors."""
     _, sparse = both
-    n, D = 20_000, counted(SparseDirichlet, sparse) if learned else sparse.expected_simulator
+    n, D = 5_000, counted(SparseDirichlet, sparse) if learned else sparse.expected_simulator
     T, O = tables(D)
     draw = jax.jit(jax.vmap(D.step, (0, None, None)))
     for s, a in ((0, 0), (1, 1), (2, 0)):

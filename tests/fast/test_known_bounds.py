@@ -27,6 +27,7 @@ def model(seed: int, rewards: float, discount: float):
     return domain.pomdp, p0
 
 
+@pytest.mark.cover
 @pytest.mark.parametrize("discount", [LONG, SHORT])
 @pytest.mark.parametrize(("seed", "rewards"), [(0, 0.0), (1, 3.0), (2, -3.0)])
 def test_the_value_lies_between_them(seed, rewards, discount):

@@ -114,12 +114,13 @@ def filtered(gba: GBAPOMDP, how: Importance | Rejection, key):
     """The beliefs of two runs after three updates and a new episode; the second run rests at the third."""
 
     def one(key, rests):
-        belief, infos = initial_belief(key, gba, how.num_particles), []
-        for t, heard in enumerate((0, 1, 0)):
-            o = jnp.array([heard], jnp.int32)
-            update = jr.fold_in(key, t)
-            belief, info = how.update(update, gba, belief, jnp.int32(LISTEN), o, t != 1, ~(rests & (t == 2)))
-            infos.append(info)
+        def update(belief, step):
+            t, heard = step
+            learns, active = t != 1, ~(rests & (t == 2))
+            return how.update(jr.fold_in(key, t), gba, belief, jnp.int32(LISTEN), heard[None], learns, active)
+
+        belief = initial_belief(key, gba, how.num_particles)
+        belief, infos = jax.lax.scan(update, belief, (jnp.arange(3), jnp.array([0, 1, 0], jnp.int32)))
         return next_episode(key, gba, belief), infos
 
     return jax.vmap(one)(jr.split(key, 2), jnp.array([False, True]))
@@ -184,7 +185,7 @@ def lives(name: str, how, planner) -> tuple[Agent, Agent]:
     [
         ("dirichlet", FILTERS["importance"], HOW),
         ("dropout", FILTERS["rejection"], HOW),
-        ("factored, uncertain", FILTERS["rejection"], None),
+        pytest.param("factored, uncertain", FILTERS["rejection"], None, marks=pytest.mark.slow),
     ],
 )
 def test_the_life_of_one_run_is_that_of_a_run_among_several(name, how, planner):

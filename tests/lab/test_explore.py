@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 pytest.importorskip("starlette", reason="pip install 'baddr[explore]'")
 pytest.importorskip("uvicorn", reason="pip install 'baddr[explore]'")
@@ -24,6 +25,7 @@ from baddr.lab import runner
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import preset
 from baddr.lab.explore import server
+from baddr.lab.explore.distributions import NUM_BINS, distributions
 from baddr.lab.explore.folder import Results
 from baddr.lab.explore.session import Inside, Session
 
@@ -79,6 +81,30 @@ def test_a_session_goes_back_and_forth_and_forgets_what_was_left(inside):
         session.act(7)
     with pytest.raises(UserError, match="no observation"):
         session.act(LISTEN, [3])
+
+
+def test_counts_have_a_distribution_for_each_door(inside):
+    """Before anything was heard every particle has the prior's counts: a Beta of mean .625 and 8 counts."""
+    model = Session(inside, 1).view()["model"]
+    found, middle = model["accuracy_distribution"], (np.arange(NUM_BINS) + 0.5) / NUM_BINS
+    expected = np.diff(stats.beta(5, 3).cdf(np.linspace(0, 1, NUM_BINS + 1)))
+    assert found["top"] == 1 and len(found["mass"]) == 2
+    for mass, mean in zip(found["mass"], model["accuracy_mean"], strict=True):
+        assert mass == pytest.approx(expected, abs=1e-4) and mean == pytest.approx(middle @ mass, abs=0.01)
+
+
+def test_distributions_weigh_particles_and_stretch_to_what_is_largest():
+    """Two particles that are certain, of .12 and .97 with weights 1/4 and 3/4; lengths of up to 4 cells."""
+    weights, certain = np.array([0.25, 0.75]), np.zeros((2, 1))
+    each = {"p_mean": np.array([[0.12], [0.97]]), "p_std": certain}
+    each |= {"cells_mean": np.array([[1.1], [4.0]]), "cells_std": certain}
+    each |= {"own_mean": certain, "own_std": certain, "own_histogram": certain, "alone_mean": certain}
+    found = distributions(weights, each)
+    assert set(found) == {"p_distribution", "cells_distribution"}
+    for name, top, bins in (("p", 1, [2, 19]), ("cells", 4, [5, 19])):
+        [mass] = found[f"{name}_distribution"]["mass"]
+        assert found[f"{name}_distribution"]["top"] == top
+        assert np.flatnonzero(mass).tolist() == bins and np.take(mass, bins).tolist() == [0.25, 0.75]
 
 
 def test_what_would_be_believed_is_what_is_believed(inside):

@@ -114,7 +114,7 @@ FAULTS = ["no space", "no permission", "partial file", "torn record", "killed be
 def test_a_fault_at_any_write_costs_nothing(fault, tmp_path, monkeypatch, pytestconfig):
     """The n-th write fails, for every n: going on gives what an undisturbed run gives. (By default for some
     n: they are different ones for each fault.)"""
-    first, stride = (1, 1) if pytestconfig.getoption("--slow") else (1 + FAULTS.index(fault), 8)
+    first, stride = (1, 1) if pytestconfig.getoption("--slow") else (1 + FAULTS.index(fault), 12)
     monkeypatch.setattr(runner, "SECONDS_BETWEEN_CHECKPOINTS", 0)
     _, domain, agent, _ = runner.resolve(EXPERIMENT)  # once: it is compiled once then
     monkeypatch.setattr(runner, "resolve", lambda e, *_: runner.Resolved(e, domain, agent, None))

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -285,13 +286,18 @@ def test_no_search_value_of_tiger_exceeds_the_optimum():
     assert np.all(np.argmax(np.asarray(found.Q), -1) == 2)
 
 
+@cache
+def plainly_searched(backup: str) -> list:
+    random, by = np.random.default_rng(0), {"mean": plain.po_uct, "max": bellman}[backup]
+    search = plain.Search(plain_chain, 2, 0.5, 5, 0.3)
+    return [by(random, search, CHAIN_ROOT, 100)[0] for _ in range(300)]
+
+
 @pytest.mark.parametrize(("way", "backup"), [*((way, "mean") for way in WAYS), ("plain", "max")])
 def test_each_level_backs_up_the_return_from_its_own_level(way, backup):
     """gamma = .3: a return that is not divided by gamma^j looks too small below the root, and the choices
     there turn into exploration. 300 searches each."""
-    random, by = np.random.default_rng(0), {"mean": plain.po_uct, "max": bellman}[backup]
-    search = plain.Search(plain_chain, 2, 0.5, 5, 0.3)
-    found = [by(random, search, CHAIN_ROOT, 100)[0] for _ in range(300)]
+    found = plainly_searched(backup)
     pomdp = known(chain(discount=0.3, horizon=5))
     settings = dict(num_simulations=100, exploration=0.5, depth=5, num_particles=1)
     fast = plan(pomdp, num_runs=300, steps_left=5, way=way, backup=backup, **settings)

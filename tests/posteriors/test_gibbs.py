@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 from baddr import exact, prng
-from baddr.core.gba_pomdp import AugmentedState
+from baddr.core.agent import Agent
+from baddr.core.belief_update import initial_belief
+from baddr.core.filters import Importance
+from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
 from baddr.domains import tiger
+from baddr.planners.uniform import Uniform
 from baddr.posteriors import Counts, Dirichlet
 from baddr.posteriors.gibbs import GibbsCounts, gibbs_counts
 from baddr.posteriors.memory import remember
@@ -140,6 +144,23 @@ def test_a_broken_move_is_noticed(broken):
     moves = broken(**vars(moves_with()))
     states, _ = moved(moves, 1, DRAWS)
     assert worst(states) > 6
+
+
+def test_an_agent_that_moves_starts_episodes_evenly():
+    """p(s_0) of the belief is right to half of the largest weight, not to that of so many draws."""
+    gba, n = GBAPOMDP(DOMAIN.pomdp, POSTERIOR), 256
+    belief = initial_belief(prng.key(0), gba, n)
+    weights = np.random.default_rng(0).exponential(size=n) ** 3
+    belief = eqx.tree_at(
+        lambda b: b.log_weights, belief, jnp.log(jnp.asarray(weights / weights.sum(), float))
+    )
+    left = []
+    for moves in (moves_with(), None):
+        agent = Agent(gba, Importance(n), Uniform(), rejuvenation=moves)
+        after = jax.jit(jax.vmap(agent.next_episode, (0, None)))(jr.split(prng.key(1), 20), belief)
+        left.append(np.sum(np.asarray(after.weights) * (np.asarray(after.states.s[..., 0]) == 0), axis=1))
+    most = float(weights.max())
+    assert np.all(np.abs(left[0] - 0.5) <= most / 2 + 1e-6) and np.std(left[1]) > most / 2
 
 
 # Simulation-based calibration: models and histories from the prior itself.

@@ -11,21 +11,23 @@ from baddr.lab.experiment import AnyExperiment
 
 def describe_plan(experiment: AnyExperiment, estimate: dict[str, Any]) -> str:
     """What `--dry-run` prints."""
-    minutes = estimate["seconds"] / 60
     return (
         f"{experiment.title}: {experiment.runs} runs of {experiment.episodes} episodes "
         f"in {estimate['chunks']} chunk(s) of {estimate['runs_per_chunk']} runs on a {estimate['device']}.\n"
         f"memory about {estimate['memory_bytes'] / 2**20:.0f} MiB, "
         f"disk at most {estimate['disk_bytes'] / 2**20:.0f} MiB, "
-        f"time about {minutes:.1f} minutes {_how_known(estimate)}{_describe_cluster(estimate)}"
+        f"time {_how_long(estimate)}{_describe_cluster(estimate)}"
     )
 
 
-def _how_known(estimate: dict[str, Any]) -> str:
-    """A rule of thumb, or a few steps that were computed."""
+def _how_long(estimate: dict[str, Any]) -> str:
+    """By a few steps that were computed, or by a rule of thumb."""
+    from baddr.lab.measure import said
+
+    about = said(estimate["seconds"])
     if estimate["measured"]:
-        return f"{estimate['measured']}. Nothing was written."
-    return "and a compilation. Nothing was run."
+        return f"about {about}: {estimate['measured']}. Nothing was written."
+    return f"perhaps {about} after training and compilation, by a rule of thumb. Nothing was run."
 
 
 def _describe_cluster(estimate: dict[str, Any]) -> str:

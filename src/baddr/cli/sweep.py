@@ -78,7 +78,7 @@ def _dry_run(parts: list[Any]) -> int:
     from baddr.lab import runner, sweep
 
     for part in parts:
-        plan = describe_plan(part.experiment, runner.estimate(part.experiment))
+        plan = describe_plan(part.experiment, runner.estimate(part.experiment, measured=True))
         print(f"{sweep.label(part.combination)}: {plan}")
     return 0
 

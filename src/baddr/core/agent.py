@@ -59,7 +59,9 @@ class Agent(eqx.Module):
         return own(key, self.gba) if own else initial_belief(key, self.gba, self.filter.num_particles)
 
     def next_episode(self, key: Key[Array, ""], belief: Particles) -> Particles:
-        return getattr(self.filter, "next_episode", next_episode)(key, self.gba, belief)
+        own = getattr(self.filter, "next_episode", None)
+        p0 = getattr(self.rejuvenation, "p0", None)  # of moves that need it
+        return own(key, self.gba, belief) if own else next_episode(key, self.gba, belief, p0)
 
     def prepare(self, key: Key[Array, ""], belief: Particles) -> PyTree:
         """What the planner works out before an episode; most have nothing to."""
@@ -278,7 +280,11 @@ def learn(
         about = lambda key, belief: describe(key, posterior, belief)
         model = where(about, ended | agent.trace, keys.model, belief)
     state = state_marginals(belief, agent.gba.state_sizes) if agent.trace else []
-    fresh = agent.next_episode(keys.next_episode, belief)
+    anew = lambda key, belief: agent.next_episode(key, belief)
+    given = keys.next_episode, belief
+    fresh = (
+        anew(*given) if agent.rejuvenation is None else where(anew, ended, *given)
+    )  # it may sort particles
     (s, theta), new = belief.states, fresh.states
     if new.theta is not theta:  # models that stay are not selected: that would read all of them again
         theta = select(ended, new.theta, theta)

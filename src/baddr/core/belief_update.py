@@ -11,6 +11,7 @@ run out (the depletion policy) is part of `Info` and of every result file:
    prediction without o, and nothing is learned from this step.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -24,12 +25,13 @@ from baddr.core.models import RestartingModels
 from baddr.core.particles import (
     NOBODY,
     Particles,
+    even_draws,
     independent_indices,
     systematic_indices,
     tree_at_index,
     uniform_weights,
 )
-from baddr.core.pomdp import Action, Observation, Transition
+from baddr.core.pomdp import Action, Observation, Transition, feature_vector
 
 Yes = Bool[Array, ""] | bool
 
@@ -54,9 +56,19 @@ def initial_belief(key: Key[Array, ""], gba: GBAPOMDP, num_particles: int) -> Pa
     return Particles(_restarted(gba, AugmentedState(s, theta)), uniform_weights(num_particles))
 
 
-def next_episode(key: Key[Array, ""], gba: GBAPOMDP, belief: Particles) -> Particles:
-    """The next episode's prior: states redrawn from p_s0, models and their weights kept."""
-    s = jax.vmap(gba.pomdp.initial_state)(jr.split(key, belief.num_particles))
+def next_episode(
+    key: Key[Array, ""], gba: GBAPOMDP, belief: Particles, p0: Float[Array, " S"] | None = None
+) -> Particles:
+    """The next episode's prior: states redrawn from p_s0, models and their weights kept.
+
+    Given the table `p0` of p_s0 they are drawn evenly. Drawn one by one, p(s_0) would be off by as much as
+    few particles with large weights leave it, and first actions with it.
+    """
+    if p0 is None:
+        s = jax.vmap(gba.pomdp.initial_state)(jr.split(key, belief.num_particles))
+    else:
+        flat = even_draws(key, p0, belief.weights)
+        s = jax.vmap(lambda s: feature_vector(s, gba.pomdp.state_sizes))(flat)
     return Particles(_restarted(gba, AugmentedState(s, belief.states.theta)), belief.log_weights)
 
 
@@ -84,23 +96,26 @@ def importance_sampling(
     learn: Yes = True,
     active: Yes = True,
 ) -> tuple[Particles, Info]:
-    """Step every particle once, learn, and weigh it by p(o | s, a, s'; D) of the D it stepped with.
+    """Step every particle, learn, and weigh it by p(o | s, a, s'; D) of the D it stepped with.
 
     The particles are resampled first where their effective sample size is below `how.resample_below`. A
     belief that is not `active` stays as it is.
     """
     n, models, thetas = belief.num_particles, gba.models, belief.states.theta
     # One wide split: with keys from keys XLA took minutes to compile this for 4096 particles.
-    keys = jr.split(key, 1 + 3 * n)
-    key_resample, (keys_D, keys_step, keys_U) = keys[0], keys[1:].reshape(3, n)
+    keys = jr.split(key, 1 + (2 * how.tries + 1) * n)
+    key_resample, (keys_D, keys_step), keys_U = keys[0], keys[1:-n].reshape(2, -1), keys[-n:]
     resample = (belief.effective_sample_size() < how.resample_below) & active
     ancestors = _ancestors(key_resample, belief, how.resampling, resample)
     log_prior = jnp.where(resample, uniform_weights(n), belief.log_weights)
 
-    s = belief.states.s[ancestors]
-    epsilons = models.draw(keys_D, thetas, ancestors)
-    s_next, _, log_likelihood = models.propose(keys_step, thetas, ancestors, epsilons, s, (a, o))
-    steps = Transition(s, a, s_next, o)
+    i = jnp.repeat(ancestors, how.tries)
+    epsilons = models.draw(keys_D, thetas, i)
+    s_next, _, log_likelihood = models.propose(keys_step, thetas, i, epsilons, belief.states.s[i], (a, o))
+    if how.tries > 1:
+        taken, log_likelihood = _taken(jr.fold_in(key_resample, 1), log_likelihood.reshape(n, -1))
+        s_next = s_next[taken]
+    steps = Transition(belief.states.s[ancestors], a, s_next, o)
     impossible = jnp.isneginf(jnp.max(log_prior + log_likelihood))
     # Impossible: every theta stays its ancestor's, as if o had not been seen.
     theta = models.update(keys_U, thetas, ancestors, steps, jnp.asarray(learn & ~impossible & active))
@@ -120,6 +135,20 @@ def importance_sampling(
         impossible=impossible,
         ancestors=ancestors,
     )
+
+
+def _taken(
+    key: Key[Array, ""], log_likelihood: Float[Array, "n tries"]
+) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
+    """Which of all tries (D, s') the particles take, one each and by weight; and their weights: the means.
+
+    That is importance sampling with all tries, of which each particle keeps one, and exact for any number of
+    them. With many, s' ~ p(s' | s, a, o; theta), and the weight is p(o | s, a; theta).
+    """
+    n, tries = log_likelihood.shape
+    taken = jr.categorical(key, log_likelihood, axis=1).astype(jnp.int32)
+    log_mean = jax.nn.logsumexp(log_likelihood, axis=1) - math.log(tries)
+    return jnp.arange(n, dtype=jnp.int32) * tries + taken, log_mean
 
 
 def _ancestors(

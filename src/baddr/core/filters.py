@@ -33,7 +33,7 @@ class Filter(Protocol):
 
 @dataclass(frozen=True)
 class Importance:
-    """Importance sampling: every particle steps once and is weighed by p(o | s, a, s'; D)."""
+    """Importance sampling: every particle steps and is weighed by p(o | s, a, s'; D)."""
 
     tells_ancestors: ClassVar[bool] = True  # `Info.ancestors`: whose child each particle is
 
@@ -44,6 +44,9 @@ class Importance:
     resampling: Literal["systematic", "independent"] = "systematic"
     """Resample with one random number for all particles, or with independent draws (the published factored
     program)."""
+    tries: int = 1
+    """Steps that each particle tries, of which it takes one by weight. More of them leave more particles that
+    explain what was seen."""
     weight_after_update: bool = False
     """Weigh with the parameters after U, as the authors' program does."""
     learn_terminal: bool = True
@@ -61,6 +64,11 @@ class Importance:
             (self.num_particles >= 1, "filter.num-particles must be at least 1"),
             (self.history >= 1, "filter.history must be at least 1"),
             (self.resample_below >= 0, "filter.resample-below must not be negative"),
+            (self.tries >= 1, "filter.tries must be at least 1"),
+            (
+                self.tries == 1 or not self.weight_after_update,
+                "filter.weight-after-update needs filter.tries 1: a particle is weighed by all that it tries",
+            ),
         )
 
     def update(

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from baddr.prng import categorical, running_sum
@@ -70,6 +71,26 @@ def independent_indices(
 ) -> Int[Array, " num_indices"]:
     """Multinomial resampling: an independent draw for each place."""
     return _indices(weights, jr.uniform(key, (num_indices,)))
+
+
+def even_draws(
+    key: Key[Array, ""], p: Float[Array, " values"], weights: Float[Array, " n"]
+) -> Int[Array, " n"]:
+    """A draw from p for each place, which together spread their weights as p says.
+
+    Each alone is distributed as p. Places of about the same weight have draws that differ: in the order of
+    weights these are by inversion of a van der Corput sequence, moved by one random number.
+    """
+    n = weights.shape[0]
+    u = (jnp.asarray(_van_der_corput(n), float) + jr.uniform(key)) % 1
+    drawn = _indices(p, u)
+    return jnp.zeros((n,), jnp.int32).at[jnp.argsort(-weights)].set(drawn)
+
+
+def _van_der_corput(n: int) -> Float[np.ndarray, " n"]:
+    """0, 1/2, 1/4, 3/4, 1/8, ...: the digits of 0, 1, 2, ... in base two, mirrored at the point."""
+    i, bits = np.arange(n), max(1, (n - 1).bit_length())
+    return sum((i >> k & 1) / 2 ** (k + 1) for k in range(bits)) + np.zeros(n)
 
 
 def _indices(weights: Float[Array, " n"], u: Float[Array, " m"]) -> Int[Array, " m"]:

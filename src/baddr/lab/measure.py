@@ -1,66 +1,113 @@
-"""What an experiment takes, measured: a few real steps of one chunk, at the real size."""
+"""What an experiment takes, measured: a few real steps of as many chunks as are computed at a time, at the
+real size, with networks that are trained if that is quickly done."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from baddr.agents.base import Built
 from baddr.agents.life import Life
-from baddr.domains.catalog import DOMAINS
 from baddr.lab.chunk import Chunk, Work
 from baddr.lab.experiment import AnyExperiment
 
-SECONDS = 5.0  # of steps, once they are compiled; a step that takes longer is measured once
+SECONDS = 3.0  # of steps, once they are compiled; a step that takes longer is measured once
 EPISODES_PER_RUN = 2  # that end, on average: then their length is known
+TRAINING = 10.0  # seconds of training that are spent here, and kept for the run; longer ones are foreseen
 
 
 class Pace(NamedTuple):
-    """What was measured of one chunk."""
+    """What was measured."""
 
+    training: float  # seconds, of what is not trained yet
     compiling: float  # seconds, with the first step
-    steps: int  # after that
-    seconds: float  # that these took
-    episodes: float  # that end in a step, over all runs of the chunk; 0 where too few did
+    steps: int  # of a chunk, after that
+    step: float  # seconds that one took
+    length: float  # of an episode, in steps
+    known: bool = True  # whether that was seen; the horizon otherwise
 
-    def of_chunk(self, experiment: AnyExperiment, horizon: int) -> float:
-        """The seconds that a chunk takes. Where too few episodes have ended, each lasts until the horizon."""
-        step = self.seconds / self.steps
-        if not self.episodes:
-            return step * horizon * experiment.episodes
-        return step * experiment.chunk_size * experiment.episodes / self.episodes
+    def seconds(self, episodes: int, turns: int) -> float:
+        """Of chunks of so many episodes, `turns` of them one after the other."""
+        return self.training + self.compiling + self.step * self.length * episodes * turns
 
     @property
     def text(self) -> str:
         """How the time is known."""
-        said = f"by {self.steps} steps of a chunk, measured here in {self.seconds:.1f} s"
-        lasts = "" if self.episodes else ", if every episode lasts until the horizon"
-        return f"{said} after {self.compiling:.0f} s of compilation{lasts}"
+        seen = f"episodes of {self.length:.1f} steps" if self.length >= 1 else "many episodes each"
+        lasts = seen if self.known else f"episodes until the horizon, {self.length:.0f} steps"
+        training = f", {said(self.training)} of training" if self.training else ""
+        return (
+            f"{self.steps} steps were measured: {said(self.step)} each, {lasts}; and {said(self.compiling)} "
+            f"of compilation{training}"
+        )
 
 
-def has_no_figure(experiment: AnyExperiment, platform: str) -> bool:
-    """Whether nobody knows what a step takes: of files, of users' own domains, planners and filters, and of
-    agents that do not plan."""
-    groups = experiment.settings.groups().values()
-    own = any(type(group).__module__.partition(".")[0] != "baddr" for group in groups)
-    return experiment.name not in DOMAINS or own or not experiment.settings.seconds_per_step(platform)
+def said(seconds: float) -> str:
+    """A time that is not known well: two digits."""
+    for unit, size in (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2 * size:
+            return f"{_two_digits(seconds / size)} {unit}"
+    return f"{_two_digits(seconds)} seconds" if seconds >= 1 else f"{_two_digits(1e3 * seconds)} ms"
 
 
-def pace(experiment: AnyExperiment, life: Life, seconds: float = SECONDS) -> Pace:
-    """Build a chunk, compile it, and take a few steps. Networks that are not trained yet are zeros."""
-    zeros = lambda x: jnp.zeros(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x
+def _two_digits(x: float) -> str:
+    return f"{float(f'{x:.2g}'):,.{1 if x < 9.95 else 0}f}".removesuffix(".0")
+
+
+class _Foreseen(Exception):
+    """Training takes longer than there is time for: so many seconds."""
+
+
+def trained(built: Built, most: float = TRAINING) -> tuple[Life, float]:
+    """The life with its networks, and 0; where their training would take more than `most` seconds, with zeros
+    for networks, and how long it would."""
+    started, first = time.monotonic(), (0, 0.0)
+
+    def progress(done: int, total: int, loss: float) -> None:
+        nonlocal first
+        now = time.monotonic() - started
+        if not first[0]:
+            first = done, now  # with the compilation
+        each = (now - first[1]) / (done - first[0]) if done > first[0] else 0.0
+        whole = now + each * (total - done)
+        if whole > most and each:
+            raise _Foreseen(whole)
+
+    try:
+        return built.train(progress)[0], 0.0
+    except _Foreseen as foreseen:
+        zeros = lambda x: jnp.zeros(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x
+        return jax.tree.map(zeros, built.life), foreseen.args[0]
+
+
+def pace(
+    experiment: AnyExperiment, built: Built, horizon: int, chunks: int, seconds: float = SECONDS
+) -> Pace:
+    """Train if that is quickly done, compile, and take a few steps of `chunks` chunks at a time."""
+    life, training = trained(built)
     alone = replace(experiment, prior="", episodes=2**30, trace=-1)
-    started = time.monotonic()
+    started, work = time.monotonic(), Work(alone, life)
     runs = min(experiment.runs, experiment.chunk_size)
-    chunk = Chunk(Work(alone, jax.tree.map(zeros, life)), 0, runs, None)
-    chunk.advance()
-    first = time.monotonic()
-    steps, ended, now = 0, 0, first
-    while not steps or (now - first < seconds and ended < EPISODES_PER_RUN * runs):
-        steps += chunk.block if life.blocks_are_short else 1
+    some = [Chunk(work, 0, runs, None) for _ in range(chunks)]
+    for chunk in some:
+        chunk.advance()
+    compiled = time.monotonic()
+    with ThreadPoolExecutor(chunks) as pool:
+        done = list(pool.map(lambda chunk: _walk(chunk, EPISODES_PER_RUN * runs, seconds), some))
+    took, steps = time.monotonic() - compiled, sum(n for n, _ in done)
+    ended = sum(n for _, n in done)
+    known = not training and ended >= runs * chunks
+    length = min(float(horizon), steps * runs / ended) if known else float(horizon)
+    return Pace(training, compiled - started, steps, max(1e-9, took) * chunks / steps, length, known)
+
+
+def _walk(chunk: Chunk, episodes: int, seconds: float) -> tuple[int, int]:
+    """Steps that a chunk takes within some seconds, or until enough episodes ended; and how many did."""
+    started, steps, ended = time.monotonic(), 0, 0
+    while not steps or (time.monotonic() - started < seconds and ended < episodes):
+        steps += chunk.block if chunk.work.life.blocks_are_short else 1
         ended += len(chunk.advance()["run"])
-        now = time.monotonic()
-    known = ended >= EPISODES_PER_RUN * runs
-    each = ended / steps * experiment.chunk_size / runs if known else 0.0
-    return Pace(first - started, steps, max(1e-9, now - first), each)
+    return steps, ended

@@ -39,7 +39,7 @@ from baddr.lab.chunk import Work, no_rows
 from baddr.lab.engine import Board, Cluster, Listener, Local, Place, Progress, Ray
 from baddr.lab.experiment import AnyExperiment, to_config
 from baddr.lab.limits import refuse_disk, refuse_memory, refuse_time
-from baddr.lab.measure import has_no_figure, pace
+from baddr.lab.measure import pace
 from baddr.lab.prior import copy_prior, prior_of, with_absolute_prior
 from baddr.lab.same import check_grown, check_same, check_streams
 from baddr.lab.sources import sources_of
@@ -170,7 +170,8 @@ def estimate(
     experiment: AnyExperiment, engine: Local | Ray = LOCAL, disk: int | None = None, measured: bool = False
 ) -> dict[str, Any]:
     """What `run` would do, and about what it would take. Refuses what does not fit the memory, or a `disk`
-    with so many bytes free. `measured`: a few steps are computed where no figure is known."""
+    with so many bytes free. `measured`: a few steps are computed and timed; otherwise, and on a cluster, the
+    time is a rule of thumb."""
     experiment.check()
     with engine.opened() as opened:
         place, resources = opened.place(), opened.resources
@@ -181,18 +182,19 @@ def estimate(
     plan = Spans().grown(experiment.runs, experiment.chunk_size)
     at_a_time = experiment.chunk_size * min(place.workers, len(plan))
     kept = at_a_time if experiment.keep_beliefs == "no" else experiment.runs
-    alone, how = seconds(experiment, domain.pomdp.horizon, place.platform), ""
-    if measured and isinstance(engine, Local) and has_no_figure(experiment, place.platform):
-        found = pace(experiment, built.life)
-        alone, how = found.of_chunk(experiment, domain.pomdp.horizon) * len(plan), found.text
-        refuse_time(alone / place.workers, experiment.runs)
+    together, horizon = min(place.workers, len(plan)), domain.pomdp.horizon
+    takes, how = seconds(experiment, horizon, place.platform) / together, ""
+    if measured and isinstance(engine, Local):
+        found = pace(experiment, built, horizon, together)
+        takes, how = found.seconds(experiment.episodes, -(-len(plan) // together)), found.text
+        refuse_time(takes, experiment.runs)
     return {
         "device": place.platform,
         "chunks": len(plan),
         "runs_per_chunk": experiment.chunk_size,
         "memory_bytes": built.life.bytes_per_run() * at_a_time,
         "disk_bytes": KEPT * built.life.bytes_of_state() * kept,
-        "seconds": alone / min(place.workers, len(plan)),
+        "seconds": takes,
         "measured": how,
         "engine": resources,
     }

@@ -135,14 +135,15 @@ def expanded(n: int) -> tuple[float, float]:
     return tail, 1.0 - tail
 
 
-# A return that was not seen in N episodes has a probability of at most -log(.0025) / N, at the same level.
-UNSEEN = -np.log((1 - JUDGED) / 2)
+# What was not seen in n independent units happens to at most -log(.05) / n = 3 / n of them: the rule of
+# three, at 95 %.
+UNSEEN = -np.log(0.05)
 
 
-def unseen(mean: float, worst: float, episodes: int) -> float:
-    """How far the mean may lie lower because the worst return is rare: it may have happened UNSEEN times more
-    often than `episodes` show."""
-    return UNSEEN * max(mean - worst, 0.0) / max(episodes, 1)
+def unseen(mean: float, worst: float, units: int | float) -> float:
+    """How far the mean over units may lie lower because of some that have the worst value, and were not
+    seen."""
+    return min(1.0, UNSEEN / max(units, 1)) * max(mean - worst, 0.0)
 
 
 def _mean(values: np.ndarray, axis: int = 0) -> Any:

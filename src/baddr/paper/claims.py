@@ -2,10 +2,12 @@
 
 A claim says where a quantity lies. It is held where the whole 99.5 % interval of our quantity lies there, not
 held where none of it does, and undecided otherwise; and undecided where the experiment is smaller than what
-the claim is about, or than FEWEST_RUNS and FEWEST_ENSEMBLES. What rarely happens is in the interval even if
-it was not seen. "Held" is wrong in at most 5 of 100 cases (tests/test_claims.py).
+the claim is about, or than FEWEST_RUNS and FEWEST_ENSEMBLES. A disaster is in the interval even if it was
+not seen, and may strike a whole run, or all runs of a training, in every episode: so it is counted in those.
+"Held" is wrong in at most 5 of 100 cases (tests/test_claims.py).
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
@@ -29,6 +31,7 @@ NUM_RESAMPLES = 2000
 FEWEST_RUNS = 8  # with fewer there is no verdict
 FEWEST_ENSEMBLES = 5  # of networks: all runs of an ensemble share them
 FEWEST_STEPS = 8  # that are timed
+GROWTH, MOST_GROWTHS = 1.1, 100  # how finely, and how far (14,000 times), what would decide is looked for
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,9 @@ class Data:
     memory: int = 0  # of the machine, in bytes
     samples: dict[str, Sample] = field(default_factory=dict)  # made when they are first asked for
     networks: frozenset[str] = frozenset()  # the curves whose runs share the networks that a seed drew
-    worst: float | None = None  # the worst return of the domain, if such a one is rare
+    forgetful: frozenset[str] = frozenset()  # the curves whose episodes have nothing in common but the truth
+    worst: float | None = None  # the domain's worst return, which some units may have in every episode
+    times: float = 1.0  # as many units as there are, all like these: what would be found of them?
 
     def sample(self, curve: str) -> Sample:
         """The curve's discounted returns."""
@@ -57,6 +62,8 @@ class Finding(NamedTuple):
     at_least: bool = False  # the value is a lower bound: the experiment ended before
     episodes: int = 0  # that the agent in question had; 0: it does not matter
     too_few: str = ""  # what there is too little of for a verdict
+    units: tuple[tuple[int, str], ...] = ()  # how many of each kind
+    seen: Estimate | None = None  # the interval without disasters that were not seen, where there is one
 
 
 Measure = Callable[[Data], Finding]
@@ -89,6 +96,12 @@ class Claim:
         short = 0 < found.episodes < self.after
         return f"{found.episodes:,} of {self.after:,} episodes" if short else found.too_few
 
+    def only_unseen(self, found: Finding) -> bool:
+        """Whether nothing but disasters that were not seen keeps it from a verdict."""
+        if found.seen is None or self.verdict(found) != "undecided":
+            return False
+        return self.verdict(found._replace(estimate=found.seen)) != "undecided"
+
     def verdict(self, found: Finding) -> str:
         _, low, high = found.estimate
         if self.too_small(found) or np.isnan([low, high]).any():
@@ -98,8 +111,27 @@ class Claim:
         return "not held" if high < self.at_least or low > self.at_most else "undecided"
 
 
+def what_decides(claim: Claim, data: Data) -> str:
+    """How many units would decide an undecided claim, if they were like those that there are: a sentence."""
+    found = claim.measure(data)
+    if claim.verdict(found) != "undecided" or claim.too_small(found) or not found.units:
+        return ""
+    more = lambda k: claim.measure(replace(data, times=GROWTH**k))
+    k = bisect_left(range(MOST_GROWTHS), True, key=lambda k: claim.verdict(more(k)) != "undecided")
+    if k == MOST_GROWTHS:
+        return "More of the same would not decide it: it lies too near to the bound."
+    many = " against ".join(f"{two_digits(n * GROWTH**k):,} {unit}" for n, unit in found.units)
+    return f"About {many} would decide it, if they were like these."
+
+
+def two_digits(x: float) -> int:
+    """Rounded up."""
+    unit = 10 ** max(0, int(np.log10(x)) - 1)
+    return int(-(-x // unit)) * unit
+
+
 def with_worst(claim: Claim, worst: float) -> Claim:
-    """The claim about a domain with a rare disaster: its return is in the interval, seen or not."""
+    """The claim about a domain with a disaster: its return is in the interval, seen or not."""
     return replace(claim, measure=lambda data: claim.measure(replace(data, worst=worst)))
 
 
@@ -158,22 +190,46 @@ def count(curve: Sample, block: Block, episodes: int = 0) -> int:
     return curve.num_runs * (chosen.stop - chosen.start)
 
 
+def unseen_of(data: Data, mean: float, units: int) -> float:
+    """How far a mean over units may lie lower because of disasters that were not seen."""
+    return 0.0 if data.worst is None else unseen(mean, data.worst, units * data.times)
+
+
+def allowing(found: Estimate, rare: tuple[float, float], times: float) -> Estimate:
+    """With disasters that were not seen, and as narrow as it would be with `times` as many units."""
+    value, low, high = found
+    narrower, (below, above) = np.sqrt(times), rare
+    return Estimate(
+        value, value - (value - low) / narrower - below, value + (high - value) / narrower + above
+    )
+
+
+def rare(data: Data, terms: Sequence[Term], means: Sequence[np.ndarray]) -> tuple[float, float]:
+    """How far a sum of blocks' means may lie lower, and higher, because of disasters that were not seen. What
+    strikes one may strike all episodes of a run, and all runs of an ensemble."""
+    below = above = 0.0
+    for term, x in zip(terms, means, strict=True):
+        single = term.curve in data.forgetful
+        units = count(data.sample(term.curve), term.block, term.episodes) if single else len(x)
+        much = term.weight * unseen_of(data, float(np.mean(x)), units)
+        below, above = below + max(much, 0.0), above + max(-much, 0.0)
+    return below, above
+
+
 def add(data: Data, terms: Sequence[Term], episodes: int = 0) -> Finding:
     """Unit by unit where all terms have the same ones, and otherwise as independent samples."""
     samples = [data.sample(term.curve) for term in terms]
     means = [block_means(s, t.block, t.episodes) for s, t in zip(samples, terms, strict=True)]
     paired = all(m.keys() == means[0].keys() for m in means)
-    units = [np.array([m[id] for id in means[0]]) if paired else _values(m) for m in means]
-    value, low, high = sum_of_means([term.weight for term in terms], units, paired)
-    if data.worst is not None:
-        for term, s, x in zip(terms, samples, units, strict=True):
-            rare = term.weight * unseen(float(np.mean(x)), data.worst, count(s, term.block, term.episodes))
-            low, high = (low - rare, high) if rare > 0 else (low, high - rare)
-    many = [f"{len(m)} {s.unit}" for m, s in zip(means, samples, strict=True)]
-    basis = " against ".join(dict.fromkeys(many)) if not paired else many[0]
+    values = [np.array([m[id] for id in means[0]]) if paired else _values(m) for m in means]
+    seen = sum_of_means([term.weight for term in terms], values, paired)
+    found = allowing(seen, rare(data, terms, values), data.times)
+    units = tuple(dict.fromkeys((len(m), s.unit) for m, s in zip(means, samples, strict=True)))
+    units = units[:1] if paired else units
+    basis = " against ".join(f"{n} {unit}" for n, unit in units)
     few = too_few(samples, data, [term.curve for term in terms])
     over = f"paired over {basis}" if paired and len(terms) > 1 else basis
-    return Finding(Estimate(value, low, high), over, episodes=episodes, too_few=few)
+    return Finding(found, over, episodes=episodes, too_few=few, units=units, seen=seen)
 
 
 def level(curve: str, block: Block) -> Measure:
@@ -239,24 +295,25 @@ def reached(
         window = max(1, slow.episodes // 50)
         unit = episodes if ratio else 1
         means = moving_means(slow.table, window)
-        rare = 0.0
-        if data.worst is not None:
-            rare = unseen(float(goals.mean()), data.worst, count(fast, other_block, episodes))
         value = first_reached(means, goals.mean(), window) / unit
         most, few = slow.episodes / unit, too_few([slow, fast], data, [curve, other])
         low, high = 0.0, np.inf
         if min(len(slow.ids), len(goals)) > 1:
-            low, high = (x / unit for x in _resampled_reach(means, goals, window, rare))
+            lower, higher = (unseen_of(data, float(goals.mean()), n) for n in (len(goals), len(slow.ids)))
+            low, high = (x / unit for x in _resampled_reach(means, goals, window, (lower, higher)))
         found = Estimate(min(value, most), float(min(low, most)), float(high))
-        basis, never = f"{len(slow.ids)} learners", bool(np.isinf(value))
-        return Finding(found, basis, at_least=never, episodes=episodes, too_few=few)
+        units = (len(slow.ids), "learners"), (len(goals), fast.unit)
+        never = bool(np.isinf(value))
+        return Finding(found, f"{len(slow.ids)} learners", never, episodes, few, units)
 
     return measure
 
 
-def _resampled_reach(means: np.ndarray, goals: np.ndarray, window: int, rare: float) -> tuple[float, float]:
+def _resampled_reach(
+    means: np.ndarray, goals: np.ndarray, window: int, unseen: tuple[float, float]
+) -> tuple[float, float]:
     """The 99.5 % interval of the first episode at which resampled learners reach resampled goals; its low end
-    with goals that are lower by what is rare."""
+    with goals that are lower by disasters that were not seen, its high end with learners that are."""
     generator = np.random.default_rng(0)
     draw = lambda n: generator.multinomial(n, np.full(n, 1 / n), size=NUM_RESAMPLES) / n
     weights, aims = draw(len(means)), draw(len(goals)) @ goals
@@ -271,7 +328,7 @@ def _resampled_reach(means: np.ndarray, goals: np.ndarray, window: int, rare: fl
 
     at_once = np.array_split(np.arange(NUM_RESAMPLES), 1 + NUM_RESAMPLES * means.shape[1] // 4_000_000)
     lower, upper = expanded(min(len(means), len(goals)))
-    ends = (aims - rare, lower), (aims, upper)
+    ends = (aims - unseen[0], lower), (aims + unseen[1], upper)
     low, high = (
         np.quantile(np.concatenate([first(weights[i], a[i]) for i in at_once]), q, method="inverted_cdf")
         for a, q in ends
@@ -293,9 +350,11 @@ def belief(curve: str, column: str, episode: int) -> Measure:
 
 
 def _of_units(s: Sample, values: np.ndarray, data: Data, curve: str) -> Finding:
-    found = sum_of_means([1.0], [values[~np.isnan(values)]], True)
-    few = too_few([s], data, [curve])
-    return Finding(found, f"{len(s.ids)} {s.unit}", episodes=s.episodes, too_few=few)
+    seen = sum_of_means([1.0], [values[~np.isnan(values)]], True)
+    found = allowing(seen, (unseen_of(data, seen.value, len(s.ids)), 0.0), data.times)
+    units, few = ((len(s.ids), s.unit),), too_few([s], data, [curve])
+    basis = f"{len(s.ids)} {s.unit}"
+    return Finding(found, basis, episodes=s.episodes, too_few=few, units=units, seen=seen)
 
 
 def accuracy(results: dict[int, Arrays], column: str) -> Sample:
@@ -309,7 +368,8 @@ def narrowing(curve: str, episode: int) -> Measure:
 
     def measure(data: Data) -> Finding:
         s = accuracy(data.results[curve], "accuracy_std")
-        return _of_units(s, s.table[:, min(episode, s.episodes) - 1] - s.table[:, 0], data, curve)
+        narrower = s.table[:, min(episode, s.episodes) - 1] - s.table[:, 0]
+        return _of_units(s, narrower, replace(data, worst=None), curve)
 
     return measure
 

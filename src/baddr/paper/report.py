@@ -13,7 +13,7 @@ import numpy as np
 
 from baddr.agents.kinds import kind_of
 from baddr.lab.statistics import Estimate, estimate, interquartile_mean
-from baddr.paper.claims import FEWEST_ENSEMBLES, FEWEST_RUNS, Data, Finding, block_means
+from baddr.paper.claims import FEWEST_ENSEMBLES, FEWEST_RUNS, Data, Finding, block_means, what_decides
 from baddr.paper.figures import Curve, Figure, Sizes, part_name
 
 Block = tuple[Any, ...]
@@ -26,22 +26,27 @@ MARKS = {"held": "✓ held", "not held": "✗ not held", "undecided": "? undecid
 def scores(figure: Figure, sizes: Sizes, data: Data) -> dict[str, Any]:
     """All that is said about a figure."""
     curves = figure.curves(sizes)
-    goal = final_return(curves)
     return {
         "figure": figure.name,
         "title": figure.title,
         "preset": sizes.preset,
         "reduced": is_reduced(figure, sizes),
-        "goal": goal,
-        "curves": [curve_scores(curve, data) | until(curve, goal, data) for curve in curves],
+        "curves": [curve_scores(c, data) | until(c, final_return(curves, c), data) for c in curves],
         "claims": [claim_scores(claim, data) for claim in figure.claims(sizes)],
     }
 
 
-def final_return(curves: tuple[Curve, ...]) -> float | None:
-    """What the paper's BADDr returns in the end ("2.2 after 400"), where a figure has one such number."""
-    found = {c.paper.split(" after ")[0] for c in curves if c.experiment.agent == "baddr" and c.paper}
+def final_return(curves: tuple[Curve, ...], curve: Curve) -> float | None:
+    """What the paper's BADDr returns in the end ("2.2 after 400") on a domain of this size, where a figure
+    has one such number."""
+    baddr = [c for c in curves if c.experiment.agent == "baddr" and c.paper and size_of(c) == size_of(curve)]
+    found = {c.paper.split(" after ")[0] for c in baddr}
     return float(found.pop()) if len(found) == 1 else None
+
+
+def size_of(curve: Curve) -> Any:
+    e = curve.experiment
+    return e.name, getattr(e.domain, "size", None), getattr(e.domain, "lanes", None)
 
 
 def until(curve: Curve, goal: float | None, data: Data) -> dict[str, Any]:
@@ -53,7 +58,7 @@ def until(curve: Curve, goal: float | None, data: Data) -> dict[str, Any]:
     window = min(10, len(returns))
     means = np.convolve(returns, np.full(window, 1 / window), mode="valid")
     found = np.flatnonzero(means >= goal)
-    return {"until": int(found[0]) + 1 if len(found) else None}
+    return {"goal": goal, "until": int(found[0]) + 1 if len(found) else None}
 
 
 def is_reduced(figure: Figure, sizes: Sizes) -> bool:
@@ -142,11 +147,14 @@ def claim_scores(claim: Any, data: Data) -> dict[str, Any]:
         "what": claim.what,
         "paper": claim.paper,
         "region": claim.region,
-        "found": plain(found.estimate),
+        "found": plain(found.seen or found.estimate),
+        "with_unseen": plain(found.estimate),
         "lower_bound": found.at_least,
         "basis": found.basis,
         "verdict": claim.verdict(found),
         "too_small": claim.too_small(found),
+        "only_unseen": claim.only_unseen(found),
+        "decides": what_decides(claim, data),
     }
 
 
@@ -189,7 +197,8 @@ def _in_short(request: Any, found: dict[str, dict[str, Any]]) -> str:
     judged = len(claims) - small
     held, failed, open_ = (verdicts.count(verdict) for verdict in MARKS)
     said = f"Of {len(claims)} claims of the paper this could judge {judged}: {held} held, {failed} did not"
-    said += f", and for {open_ - small} the interval reaches to both sides." if open_ - small else "."
+    both = "the interval, with disasters that were not seen, reaches to both sides."
+    said += f", and for {open_ - small} {both}" if open_ - small else "."
     if small:
         said += f" For the other {small} the experiment is too small"
         said += "; `--preset paper` has the sizes that they need." if request.preset == "quick" else "."
@@ -210,7 +219,7 @@ def _overview(found: dict[str, dict[str, Any]]) -> list[Block]:
 def _verdict(claim: dict[str, Any], scores: dict[str, Any]) -> str:
     exact = claim["found"]["low"] == claim["found"]["high"] is not None
     why = "reduced size" if scores["reduced"] and not exact else ""
-    why = claim["too_small"] or why
+    why = claim["too_small"] or ("unseen disasters" if claim["only_unseen"] else why)
     return MARKS[claim["verdict"]] + (f" ({why})" if why else "")
 
 
@@ -223,12 +232,19 @@ def _figure(figure: Figure, scores: dict[str, Any]) -> list[Block]:
     ]
     if figure.note:
         blocks.append(("note", figure.note))
-    header = ["the paper says", "measured", "paper", "ours, 99.5 % interval", "over", "needed", "verdict"]
+    header = ["the paper says", "measured", "paper", "ours, 99.5 % interval", "with unseen disasters"]
+    header += ["over", "needed", "verdict"]
     rows = [
-        [c["says"], c["what"], c["paper"], _amount(c), c["basis"], c["region"], _verdict(c, scores)]
+        [
+            *(c["says"], c["what"], c["paper"], _amount(c), ends(c["with_unseen"]), c["basis"], c["region"]),
+            _verdict(c, scores),
+        ]
         for c in scores["claims"]
     ]
-    blocks += [("h3", "Claims"), ("table", header, rows), ("h3", "Scores"), _score_table(scores["curves"])]
+    blocks += [("h3", "Claims"), ("table", header, rows)]
+    open_ = [f"{c['says']} Undecided. {c['decides']}" for c in scores["claims"] if c["decides"]]
+    blocks += [("list", open_)] if open_ else []
+    blocks += [("h3", "Scores"), _score_table(scores["curves"])]
     blocks += _until_table(scores)
     settings = [[c["label"], *c["settings"].values()] for c in scores["curves"]]
     names = list(scores["curves"][0]["settings"])
@@ -237,13 +253,13 @@ def _figure(figure: Figure, scores: dict[str, Any]) -> list[Block]:
 
 def _until_table(scores: dict[str, Any]) -> list[Block]:
     rows = [
-        [c["label"], f"{c['until']:,}" if c["until"] else f"not within {c['episodes']:,}"]
+        [c["label"], f"{c['goal']:g}", f"{c['until']:,}" if c["until"] else f"not within {c['episodes']:,}"]
         for c in scores["curves"]
         if "until" in c
     ]
-    title = f"Episodes until the paper's final return, {scores['goal']}"
     words = "From this episode on the mean over runs and ten episodes first reaches it."
-    return [("h3", title), ("p", words), ("table", ["curve", "episode"], rows)] if rows else []
+    table = ("table", ["curve", "return", "episode"], rows)
+    return [("h3", "Episodes until the paper's final return"), ("p", words), table] if rows else []
 
 
 def _score_table(curves: list[dict[str, Any]]) -> Block:
@@ -269,8 +285,12 @@ METHOD = [
     "verdict then says what there was too little of.",
     "Intervals of claims are Student's t at 99.5 % (Welch's degrees of freedom for independent samples; two "
     "curves with the same seeds and runs are compared unit by unit), so that held is wrong in at most 5 of "
-    "100 cases even where units are skewed. Where a domain has a rare disaster (the wrong door, a collision, "
-    "a goal that is not found), the interval allows for -log(.0025) = 6 more of them than were seen.",
+    "100 cases even where units are skewed.",
+    "A disaster that was not seen is in the interval, too: a run, or all runs of a training, may fail in "
+    "every episode (the wrong door, a collision, a goal that is never found, 20 steps right behind a car). "
+    "Of n units that did not, at most 3 / n may (the rule of three, at 95 %), so the interval reaches lower "
+    "by as much as these would cost. POMCP learns nothing from one episode to the next: its units are "
+    "episodes.",
     "Intervals of scores are 95 % percentile bootstraps of 2000 resamples, widened as Student's t is for few "
     "units. Bands of fewer than four units are not drawn.",
     "The unit is a run. Where a curve has several ensembles, the unit is the ensemble: all of its runs "
@@ -361,8 +381,14 @@ def interval(estimate: dict[str, float | None]) -> str:
         return "none"
     if low == high:
         return f"{number(value)} [no interval]" if low is None else number(value)
-    ends = "-∞" if low is None else number(low), "∞" if high is None else number(high)
-    return f"{number(value)} [{', '.join(ends)}]"
+    return f"{number(value)} {ends(estimate)}"
+
+
+def ends(estimate: dict[str, float | None]) -> str:
+    low, high = estimate["low"], estimate["high"]
+    if low == high:
+        return ""
+    return f"[{'-∞' if low is None else number(low)}, {'∞' if high is None else number(high)}]"
 
 
 def _amount(claim: dict[str, Any]) -> str:

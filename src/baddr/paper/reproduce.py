@@ -335,8 +335,10 @@ def load(figure: Figure, sizes: Sizes, folder: Reproduction) -> Data:
                 timings[curve.name] = json.loads(folder.timing(name).read_text())
             else:
                 results.setdefault(curve.name, {})[seed] = _columns(folder.part(name))
-    networks = (c.name for c in figure.curves(sizes) if agent_class(c.experiment.agent).variant == "network")
-    return Data(results, timings, memory(), networks=frozenset(networks))
+    curves = figure.curves(sizes)
+    networks = frozenset(c.name for c in curves if agent_class(c.experiment.agent).variant == "network")
+    forgetful = frozenset(c.name for c in curves if c.is_bound)
+    return Data(results, timings, memory(), networks=networks, forgetful=forgetful)
 
 
 def _columns(folder: Folder) -> Arrays:

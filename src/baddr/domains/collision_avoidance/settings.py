@@ -90,7 +90,7 @@ LATENT = replace(
     PAPER.changed(
         PAPER.runs,
         PAPER.episodes,
-        filter={"num_particles": 4096, "resample_below": 1024.0},
+        filter={"num_particles": 4096, "resample_below": 2048.0, "tries": 4},
         latent=LatentSettings(hidden=64, width=0.4, learn_observation=False),
     ),
     domain=WIDE,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from baddr.core.checks import wrong
-from baddr.core.filters import Rejection
+from baddr.core.filters import Importance, Rejection
 from baddr.domains.entry import Entry, Names, Preset, Quantity, by_module, learners, with_wide
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.po_uct import IMPROVED, PoUct
@@ -82,13 +82,14 @@ PAPER_9 = PAPER_3.changed(
 
 # For agent latent. Under the paper's certainty that all speeds are 1/2 a Bayesian must not learn others
 # quickly. All simulators observe alike. Speeds of lanes that are not seen are carried by many particles:
-# with few of them all soon share what one of them imagined (docs/latent.md).
+# with few of them, or where they are resampled at every step, all soon share what one of them imagined
+# (docs/latent.md).
 WIDE = {"certainty": 4.0}
 LATENT_3 = replace(
     PAPER_3.changed(
         PAPER_3.runs,
         PAPER_3.episodes,
-        filter={"num_particles": 4096},
+        filter=Importance(num_particles=4096, resample_below=2048.0, tries=4),
         latent=LatentSettings(dimensions=6, hidden=64, learn_observation=False, max_gap=MAX_GAP),
     ),
     domain=WIDE,
@@ -96,7 +97,7 @@ LATENT_3 = replace(
 LATENT_9 = LATENT_3.changed(
     PAPER_9.runs,
     PAPER_9.episodes,
-    filter={"num_particles": 8192},
+    filter={"num_particles": 8192, "resample_below": 4096.0},
     latent={"dimensions": 12, "hidden": 128, "batch_size": 2048, "learning_rate": 0.01},
 )
 

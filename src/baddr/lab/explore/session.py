@@ -24,6 +24,8 @@ from baddr.domains.domain import Domain
 from baddr.domains.entry import Names, numbered
 from baddr.errors import UserError
 from baddr.fast.belief_tree import FastTree
+from baddr.fast.loops import bytes_of, over_particles
+from baddr.lab.explore.distributions import distributions
 from baddr.lab.explore.tree import grown, node_view, root_view
 from baddr.planners.belief_tree.search import Tree, plan_of
 
@@ -94,11 +96,31 @@ class Inside(eqx.Module):
         return self.agent.update(key, belief, a, o, last)
 
     @eqx.filter_jit
-    def about(self, key: Key[Array, ""], belief: Particles) -> tuple[dict[str, Array], list[Array]]:
-        """What the domain says of the belief over models, and the marginals of the state."""
-        gba, describe = self.agent.gba, self.domain.describe
-        model = {} if describe is None else describe(key, gba.posterior, belief)
-        return model, state_marginals(belief, gba.state_sizes)
+    def marginals(self, belief: Particles) -> list[Array]:
+        """Of the state's features."""
+        return state_marginals(belief, self.agent.gba.state_sizes)
+
+    @eqx.filter_jit
+    def described(self, key: Key[Array, ""], belief: Particles) -> tuple[dict[str, Array], dict[str, Array]]:
+        """What the domain says of the belief over models, and of each particle alone."""
+        posterior, describe = self.agent.gba.posterior, self.domain.describe
+        if describe is None:
+            return {}, {}
+
+        def alone(key: Key[Array, ""], state: PyTree) -> dict[str, Array]:
+            one = Particles(jax.tree.map(lambda x: x[None], state), jnp.zeros((1,)))
+            return describe(key, posterior, one)
+
+        key_all, key_each = jr.split(key)
+        keys = jr.split(key_each, belief.num_particles)
+        each = over_particles(alone, bytes_of(belief.states.theta))(keys, belief.states)
+        return describe(key_all, posterior, belief), each
+
+    def model(self, key: Key[Array, ""], belief: Particles) -> dict[str, Any]:
+        """The belief over models, as plain values."""
+        model, each = jax.tree.map(np.asarray, self.described(key, belief))
+        spread = distributions(np.asarray(belief.weights, np.float64), each)
+        return {name: x.tolist() for name, x in model.items()} | spread
 
 
 class Session:
@@ -121,8 +143,7 @@ class Session:
     def _thought(self, moment: Moment) -> Moment:
         """The moment with its plan; after the end of an episode there is nothing to plan."""
         inside, horizon = self.inside, self.inside.domain.pomdp.horizon
-        model, _ = inside.about(self._key(), moment.belief)
-        moment = moment._replace(model={name: np.asarray(x).tolist() for name, x in model.items()})
+        moment = moment._replace(model=inside.model(self._key(), moment.belief))
         if moment.over:
             return moment
         plan, a, tree = inside.think(self._key(), moment.belief, jnp.int32(horizon - moment.t))
@@ -174,7 +195,6 @@ class Session:
 
     def view(self) -> dict[str, Any]:
         moment, inside = self.moment, self.inside
-        _, marginals = inside.about(self._key(), moment.belief)
         truth = np.asarray(jax.tree.leaves(moment.s)[0]).reshape(-1).tolist()
         info = moment.info
         return {
@@ -189,7 +209,7 @@ class Session:
             "particles": moment.belief.num_particles,
             "effective": float(moment.belief.effective_sample_size()),
             "ancestors": None if info is None else int(info.distinct_ancestors),
-            "state": [_plain(p) for p in marginals],
+            "state": [_plain(p) for p in inside.marginals(moment.belief)],
             "true_state": truth,
             "model": moment.model,
             "plan": None if moment.plan is None else plan_view(moment.plan),
@@ -216,9 +236,8 @@ class Session:
         belief, info = self.inside.learn(key_update, moment.belief, jnp.int32(a), seen, jnp.array(False))
         if bool(info.impossible):
             return {"impossible": True}
-        model, marginals = self.inside.about(key_about, belief)
-        described = {name: np.asarray(x).tolist() for name, x in model.items()}
-        return {"impossible": False, "state": [_plain(p) for p in marginals], "model": described}
+        state = [_plain(p) for p in self.inside.marginals(belief)]
+        return {"impossible": False, "state": state, "model": self.inside.model(key_about, belief)}
 
 
 def plan_view(plan: Plan) -> dict[str, Any]:
