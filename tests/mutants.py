@@ -1198,6 +1198,20 @@ MUTANTS = [
         "test_scores.py::references or cover",
     ),
     Mutant(
+        "one lucky block has reached .9",
+        "bench",
+        "reached = np.flatnonzero((score >= REACHED) & (rest >= REACHED))",
+        "reached = np.flatnonzero(score >= REACHED)",
+        "test_scores.py::nine_tenths",
+    ),
+    Mutant(
+        "a domain's own bounds are all that a known model has",
+        "fast",
+        "    if tables is None:\n",
+        "    if tables is None or None not in how.own:\n",
+        "test_known_bounds.py::own_bounds",
+    ),
+    Mutant(
         "a joined suite notes what another one's parts took",
         "bench",
         "for manifest in reversed(manifests) for name",

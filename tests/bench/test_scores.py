@@ -38,11 +38,15 @@ def test_the_references_score_0_and_1():
 
 
 def test_episodes_until_nine_tenths():
-    """A run that jumps to the truth after 10 of 20 episodes gets there in the 11th."""
+    """A run that jumps to the truth after 10 of 20 episodes gets there in the 11th, lucky ones before and bad
+    ones after that aside."""
     table = np.full((8, 20), 2.0)
     table[:, 10:] = 6.0
+    table[:, 2], table[:, 15] = 8.0, 5.5
     scale = scale_of(flat(2.0), flat(6.0))
     assert scores({0: rows(table)}, scale).to_reach.value == 11
+    table[:, 12:] = 2.0
+    assert scores({0: rows(table)}, scale).to_reach.value == np.inf
     assert scores({0: flat(2.0)}, scale).to_reach.value == np.inf
 
 

@@ -22,7 +22,7 @@ PUBLIC = sorted(SHARED.glob("*.pomdp*")) if SHARED.is_dir() else []
 TABLES = ("T", "O", "R", "start")
 
 HEAD = "discount: 1 values: reward states: x y z actions: a b observations: o p\n"
-ALL = "T: * uniform O: * uniform\n"
+ALL, SAME = "T: * uniform O: * uniform\n", "T: * identity O: * uniform\n"
 
 
 def same(model, other):
@@ -145,6 +145,11 @@ HOSTILE = {
     "rewards by observation": HUGE.format(60000, 1, 9) + "T: * identity O: * uniform R: * : * : * : 3 1",
     "many actions": HUGE.format(1000, 65536, 1) + "T: * identity O: * uniform",
     "columns": HUGE.format(9999, 1, 1) + ALL[15:] + "".join(f"T: * : * : {i} 0.001\n" for i in range(5000)),
+    "many dense tables": HUGE.format(3000, 40, 1) + ALL,
+    "columns of nothing": HUGE.format(3000, 999, 1)
+    + SAME
+    + "".join(f"T: * : * : {i} 0\n" for i in range(3000)),
+    "identities": HUGE.format(60000, 4, 1) + SAME * 20_000,
     "one long word": "a" * 5_000_000,
     "a long number": "discount: " + "1" * 5_000_000,
     "no blank": HUGE.format(3, 2, 2) + ALL + "R:0:0:0:0" + "+1" * 2_000_000,

@@ -1,14 +1,17 @@
 """Bounds of a known model, by the solver: they enclose the value of every belief, for any steps left."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from baddr import exact, prng
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.domains import collision_avoidance, from_tables
+from baddr.domains import collision_avoidance, from_tables, t_maze
 from baddr.fast.known_bounds import known_bounds, known_tables, sources
 from baddr.planners.belief_tree import BeliefTree
+from baddr.planners.belief_tree.bounds import Bounds
 from baddr.planners.belief_tree.nodes import TableNodes, bounds_of
 from baddr.posteriors import Known
 
@@ -45,6 +48,20 @@ def test_the_value_lies_between_them(seed, rewards, discount):
     assert float(tight[1] - tight[0]) <= loose + 1e-5
     if discount == SHORT:  # there is a vector for each number of steps left: the solver's value
         np.testing.assert_allclose(tight[0], value, atol=2e-3)
+
+
+def test_a_domains_own_bounds_stand_beside_the_solvers():
+    """The T-maze's own policies never look at the cue; the solver's do."""
+    domain = t_maze.make_domain(length=2, horizon=4)
+    pomdp = domain.pomdp
+    gba = GBAPOMDP(pomdp, Known(pomdp.dynamics))
+    how = replace(BeliefTree().build(), own=(domain.lower, domain.upper))
+    b = jnp.asarray(pomdp.start, jnp.float32)
+    found = known_bounds(how, gba, known_tables(gba)).everywhere(jnp.int32(4)).bound(b)
+    alone = Bounds(None, None, how.own, pomdp.state_sizes).everywhere(jnp.int32(4)).bound(b)
+    value, _ = exact.expectimax(exact.tabulate(pomdp, pomdp.start), steps=4)
+    assert alone[0] < value - 0.5 and found[1] <= alone[1]
+    np.testing.assert_allclose(found[0], value, atol=2e-3)
 
 
 def test_looking_up_what_leads_to_a_state_is_the_product_with_all():

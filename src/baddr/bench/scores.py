@@ -116,6 +116,9 @@ def _quantiles(drawn: np.ndarray) -> tuple[float, float]:
 
 
 def _first(score: np.ndarray, ends: list[int]) -> float:
-    """The first block that reaches .9."""
-    reached = np.flatnonzero(score >= REACHED)
+    """The first block that reaches .9, if it and all that follow do so on average: one lucky block does not
+    count."""
+    known = ~np.isnan(score)
+    rest = np.cumsum(np.where(known, score, 0)[::-1])[::-1] / np.maximum(np.cumsum(known[::-1])[::-1], 1)
+    reached = np.flatnonzero((score >= REACHED) & (rest >= REACHED))
     return float(ends[reached[0]]) if len(reached) else np.inf

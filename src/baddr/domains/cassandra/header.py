@@ -164,19 +164,18 @@ def _lists_states(words: list[str], states: Numbers) -> bool:
 
 
 def uniform_over(entry: Entry, states: Numbers, word: str = "include") -> Float64[np.ndarray, " S"]:
-    p = listed(entry, states)
+    p = np.zeros(len(states.names))
+    mark(p, entry, states)
     p = p if word == "include" else 1 - p
     if not p.any():
         raise entry.key.error("'start exclude' leaves no state to start in")
     return p / p.sum()
 
 
-def listed(entry: Entry, states: Numbers) -> Float64[np.ndarray, " S"]:
+def mark(found: np.ndarray, entry: Entry, states: Numbers) -> None:
     """1 for the states that are listed."""
-    p = np.zeros(len(states.names))
     entry.take("states")
     entry.place -= 1
     for token in entry.rest():
         i = states.index(token)
-        p[slice(None) if i == EVERY else i] = 1
-    return p
+        found[slice(None) if i == EVERY else i] = 1

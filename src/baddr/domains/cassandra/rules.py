@@ -30,7 +30,7 @@ class Rules:
     """The rules of one table, in the order in which they were given."""
 
     def __init__(self, sizes: tuple[int, ...]):
-        self.sizes, self.time = sizes, 0
+        self.sizes, self.time, self.many = sizes, 0, 0
         # By which indices are EVERY: place, time, value
         self.kept = defaultdict[tuple[bool, ...], Kept](lambda: (array("q"), array("q"), array("d")))
         self.plain = self.kept[(False,) * len(sizes)]
@@ -61,8 +61,11 @@ class Rules:
         self.add_many((*index, *np.nonzero(block)), block[np.nonzero(block)])
 
     def add_many(self, index: tuple[int | Ints, ...], values: Reals) -> None:
-        """Rules at the same time; each index is one for all of them, or one for each."""
-        self.time += 1
+        """Rules at the same time; each index is one for all of them, or one for each. A word of a file may
+        stand for thousands, so that there is an end to them."""
+        self.time, self.many = self.time + 1, self.many + len(values)
+        if self.many > MOST_PLACES:
+            raise TooLarge
         given = [np.broadcast_to(np.maximum(i, 0), values.shape) for i in index]
         place = np.ravel_multi_index(given, self.sizes)
         every = tuple(isinstance(i, int) and i == EVERY for i in index)
@@ -109,6 +112,14 @@ def joined(rules: list[Latest]) -> Latest:
     return latest_of(*(np.concatenate(parts) for parts in zip(*rules, strict=True)))
 
 
+def merged(parts: list[Ints]) -> Ints:
+    """All places in order, each once. Parts that are in order are merged: `np.unique`, which hashes them,
+    takes ten times as long."""
+    place = np.concatenate([np.zeros(0, np.int64), *parts])
+    place.sort(kind="stable")
+    return place[np.append(True, place[1:] != place[:-1])[: len(place)]]
+
+
 @dataclass(frozen=True, eq=False)
 class Layer:
     """The rules of one action over [s, s']: of rows (or everything), of columns, and of single places."""
@@ -142,8 +153,7 @@ class Layer:
             raise TooLarge
         down = (np.arange(n)[:, None] * m + column.place[None]).ravel()
         across = (np.flatnonzero(whole_rows)[:, None] * m + np.arange(m)[None]).ravel()
-        parts = [part for part in (self.cell.place, down, across) if len(part)]
-        return parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+        return merged([self.cell.place, down, across])
 
     def touched(self) -> Ints:
         """The time of the last rule that says something of each row; NEVER where none does."""
@@ -193,7 +203,7 @@ def entries(table: Rules) -> tuple[Ints, Reals]:
         if total > MOST_PLACES:
             raise TooLarge
         parts.append(_spread(some.place, every, table.sizes))
-    place = np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+    place = merged(parts)
     time, value = np.full(len(place), NEVER, np.int64), np.zeros(len(place))
     index = np.unravel_index(place, table.sizes)
     for every, kept in latest.items():

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int
 from scipy.sparse import csr_array
 
-from baddr.domains.cassandra.header import TOLERANCE, Header, Numbers, Preamble, listed, start_of
+from baddr.domains.cassandra.header import TOLERANCE, Header, Numbers, Preamble, mark, start_of
 from baddr.domains.cassandra.rules import (
     EVERY,
     MOST_LAYERS,
@@ -21,6 +21,7 @@ from baddr.domains.cassandra.rules import (
     joined,
     latest_of,
     layers,
+    merged,
     section,
 )
 from baddr.domains.cassandra.tokens import ENDS, TABLES, Entry, Token, quoted, source_name, values
@@ -181,12 +182,12 @@ class _Tables:
             table.add_block(index, self.start)
         else:
             table.add(every, 0.0)
-            for s in range(rest[0]):
-                table.add((*index, s, s), 1.0)
+            diagonal = np.arange(rest[0])
+            table.add_many((*index, diagonal, diagonal), np.ones(rest[0]))
 
     def add_ends(self, entry: Entry) -> None:
         entry.take_colon()
-        self.ends |= listed(entry, self.numbers["state"]) > 0
+        mark(self.ends, entry, self.numbers["state"])
 
     # --- what was added, as tables
 
@@ -194,11 +195,9 @@ class _Tables:
         A, S, Z = self.sizes
         layers_T = layers(self.rules["T"].latest(), (A, S, S))
         layers_O = layers(self.rules["O"].latest(), (A, S, Z))
-        T, O = list(map(sparse, layers_T)), list(map(sparse, layers_O))
-        if sum(table.nnz for table in (*T, *O)) > MOST_PLACES:
-            raise TooLarge
-        T = self.checked("T", layers_T, T, "state")
-        O = self.checked("O", layers_O, O, "next state")
+        tables = sparse([*layers_T, *layers_O])
+        T = self.checked("T", layers_T, tables[:A], "state")
+        O = self.checked("O", layers_O, tables[A:], "next state")
         R = self.rewards(O)
         if self.costs:
             R = Rewards(0 - R.rows, tuple(0 - other for other in R.others))
@@ -238,32 +237,44 @@ class _Tables:
         latest = self.rules["R"].latest()
         plain = {every[:3]: _without_o(kept, Z) for every, kept in latest.items() if every[3]}
         by_o = {every[:3]: kept for every, kept in latest.items() if not every[3]}
-        rows, others, averaged, total = np.zeros((A, S)), [], False, 0
+        rows, others, averaged, total, total_by_o = np.zeros((A, S)), [], False, 0, 0
         for a, layer in enumerate(layers(plain, (A, S, S))):
             place = layer.places(layer.columns_that_matter(), np.zeros(S, bool))
             value = layer.look_up(place)[1]
             if by_o:
-                place, value, varies = _averaged(layer, place, value, O[a], _of_action(by_o, a, S, Z))
+                given = _of_action(by_o, a, S, Z)
+                total_by_o = counted(total_by_o, given.place)
+                place, value, varies = _averaged(layer, place, value, O[a], given)
                 averaged |= varies
-            rows[a] = layer.row[1]
+            total, rows[a] = counted(total, place), layer.row[1]
             differs = value != rows[a][place // S]
             others.append(_table(place[differs], value[differs], (S, S)))
-            total += int(differs.sum())
-            if total > MOST_PLACES:
-                raise TooLarge
         if averaged:
             note = "rewards depend on the observation; R(s, a, s') is their average over p(o | a, s')"
             warnings.warn(f"{source_name(self.source)}: {note}.", stacklevel=2)
         return Rewards(rows, tuple(others))
 
 
-def sparse(layer: Layer) -> Sparse:
-    """The table of one action, without its zeros."""
-    column = layer.columns_that_matter()
-    column = column.at(column.value != 0) if not len(layer.cell.place) and not layer.row[1].any() else column
-    place = layer.places(column, layer.row[1] != 0)
-    value = layer.look_up(place)[1]
-    return _table(place[value != 0], value[value != 0], layer.shape)
+def sparse(by_action: list[Layer]) -> list[Sparse]:
+    """The table of each action, without its zeros."""
+    found, total = [], 0
+    for layer in by_action:
+        column = layer.columns_that_matter()
+        if not len(layer.cell.place) and not layer.row[1].any():
+            column = column.at(column.value != 0)
+        place = layer.places(column, layer.row[1] != 0)
+        total = counted(total, place)
+        value = layer.look_up(place)[1]
+        found.append(_table(place[value != 0], value[value != 0], layer.shape))
+    return found
+
+
+def counted(total: int, place: Int[np.ndarray, " n"]) -> int:
+    """How many places were looked at so far: those of all actions together must not be too many, also where
+    they turn out to hold nothing."""
+    if total + len(place) > MOST_PLACES:
+        raise TooLarge
+    return total + len(place)
 
 
 def filled(key: str, table: Sparse, rows: Int[np.ndarray, " n"]) -> Sparse:
@@ -327,7 +338,7 @@ def _averaged(
     left = np.where(some, 1 - np.bincount(which, p, len(cells)), 0)
     mean = np.bincount(which, p * r, len(cells)) + np.maximum(left, 0) * plain
     found = np.where(low == high, low, mean)
-    every = np.union1d(place, cells)
+    every = merged([place, cells])
     values = np.zeros(len(every))
     values[np.searchsorted(every, place)] = value
     values[np.searchsorted(every, cells)] = found
