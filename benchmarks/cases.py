@@ -44,6 +44,8 @@ def case(experiment: AnyExperiment, runs: int, batches: int = 0, in_flight: int 
     groups = experiment.settings.groups()
     if "pretrain" in groups:
         experiment = experiment.changed(pretrain=replace(groups["pretrain"], batches=batches, max_gap=1e9))
+    if "latent" in groups:
+        experiment = experiment.changed(latent=replace(groups["latent"], steps=batches, max_gap=1e9))
     if in_flight:
         experiment = experiment.changed(planner=replace(groups["planner"], in_flight=in_flight))
     experiment = replace(experiment, runs=runs, chunk_size=runs)
@@ -98,7 +100,7 @@ def time_update(case: Case, **options: Any) -> tuple[float, float]:
     seconds, (_, info) = time_and_result(update, *arguments, **options)
     filter = case.agent.filter
     if not isinstance(filter, Rejection):
-        return seconds, 1.0
+        return seconds, float(getattr(filter, "tries", 1))
     # It stops after the round in which it has all particles, and is stopped where some had to be filled.
     rounds = jnp.where(info.num_filled > 0, filter.max_tries, 1 / info.acceptance_rate)
     return seconds, float(jnp.mean(jnp.ceil(rounds - 1e-3)))

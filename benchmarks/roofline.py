@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 
 from timing import about, pin, seconds
 
-CASES = {"tiger": "tiger/baddr", "road-racing-9": "road-racing-9/baddr", "gridverse-32": "gridverse-32/baddr"}
+CASES = {
+    "tiger": "tiger/baddr",
+    "road-racing-9": "road-racing-9/baddr",
+    "gridverse-32": "gridverse-32/baddr",
+    "tiger, latent": "tiger/latent",
+    "road-racing-9, latent": "road-racing-9/latent",
+}
 WORD = 4  # bytes of a number
 STEP_BYTES = 128  # of the tree and a table that a simulated step reads and writes
 LENGTHS = {"tiger": 4.5, "road-racing": 20.0, "collision-avoidance": 4.0, "gridverse": 9.0}  # of an episode
@@ -42,8 +48,11 @@ def forward(architecture: Any, net: str) -> float:
     return 2 * sum(a * b for a, b in pairwise(architecture.widths(net)))
 
 
-def size(architecture: Any) -> float:
-    """Bytes of a particle's weights."""
+def size(posterior: Any) -> float:
+    """Bytes of a particle's theta: its weights, or its Gaussian over z."""
+    if hasattr(posterior, "dimensions"):
+        return WORD * posterior.dimensions * (1 + posterior.dimensions)
+    architecture = architecture_of(posterior)
     return WORD * sum(architecture.num_weights(net) for net in "TO")
 
 
@@ -52,19 +61,33 @@ def plan_work(some: Any, steps: float) -> Work:
     steps. Weights are read once for each particle that is drawn."""
     planner = some.agent.planner
     n, rows = planner.how.num_simulations, planner.rows
-    architecture = architecture_of(some.agent.gba.posterior)
+    posterior = some.agent.gba.posterior
+    architecture = architecture_of(posterior)
     T, O = forward(architecture, "T"), forward(architecture, "O")
     flops = n * (len(rows.T) * T + len(rows.O) * O) if rows else steps * (T + O)
     distinct = min(n, some.beliefs.num_particles)  # weights that are read more than once may stay in a cache
-    return Work(flops, distinct * size(architecture) + steps * STEP_BYTES)
+    return Work(flops, distinct * size(posterior) + steps * STEP_BYTES)
 
 
 def update_work(some: Any, rounds: float) -> Work:
     """Every round sends all particles through both networks (F); U goes forward again and back: 3 F. Weights
     are read once a round, and once more for U, which writes them."""
-    architecture, n = architecture_of(some.agent.gba.posterior), some.beliefs.num_particles
+    posterior, n = some.agent.gba.posterior, some.beliefs.num_particles
+    architecture = architecture_of(posterior)
     F = forward(architecture, "T") + forward(architecture, "O")
-    return Work(n * (rounds + 3) * F, n * (rounds + 2) * size(architecture))
+    U = latent_work(posterior) if hasattr(posterior, "dimensions") else 3 * F
+    return Work(n * (rounds * F + U), n * (rounds + 2) * size(posterior))
+
+
+def latent_work(posterior: Any) -> float:
+    """Flops of U of one Gaussian over z: forward, the Jacobian, A^T J and J p J^T of every network that has
+    z, and the elimination of d columns."""
+    d, flops = posterior.dimensions, 0.0
+    for net, name in ((posterior.T, "T"), (posterior.O, "O")):
+        if net is not None and net.of_z is not None:
+            *_, hidden, outputs = posterior.architecture.widths(name)
+            flops += forward(posterior.architecture, name) + 2 * d * outputs * (hidden + 2 * d)
+    return flops + 2 * d**3
 
 
 def flop_rate() -> float:
@@ -100,7 +123,7 @@ def measure(names: list[str], runs: int, batches: int) -> None:
 
     rates = flop_rate(), bandwidth()
     print(f"measured: {1e-9 * rates[0]:,.0f} Gflop/s of products, {1e-9 * rates[1]:,.1f} GB/s in place")
-    print(f"{'per run':24s} {'Mflop':>9s} {'MB':>9s} {'floor, ms':>10s} {'ms':>9s} {'ratio':>7s}  rounds")
+    print(f"{'per run':30s} {'Mflop':>9s} {'MB':>9s} {'floor, ms':>10s} {'ms':>9s} {'ratio':>7s}  rounds")
     for name in names:
         some = case(experiment_of(CASES[name]), runs, batches)
         plan, steps = time_plan(some)
@@ -109,7 +132,7 @@ def measure(names: list[str], runs: int, batches: int) -> None:
         for what, (work, took) in works.items():
             floor, mine = work.floor(*rates), took / runs
             print(
-                f"{name + ', ' + what:24s} {1e-6 * work.flops:9.1f} {1e-6 * work.bytes:9.1f} "
+                f"{name + ', ' + what:30s} {1e-6 * work.flops:9.1f} {1e-6 * work.bytes:9.1f} "
                 f"{1e3 * floor:10.3f} {1e3 * mine:9.2f} {mine / floor:7.1f}  "
                 f"{rounds if what == 'update' else 0:.1f}",
                 flush=True,

@@ -44,11 +44,9 @@ class Importance:
     resample_below: float = 128.0
     """Resample when the effective sample size is below this. Above the number of particles: at every step."""
     resampling: Literal["systematic", "independent"] = "systematic"
-    """Resample with one random number for all particles, or with independent draws (the published factored
-    program)."""
+    """One random number for all, or independent ones."""  # the latter: the published factored program
     tries: int = 1
-    """Steps that each particle tries, of which it takes one by weight. More of them leave more particles that
-    explain what was seen."""
+    """Steps that a particle tries; it takes one by weight."""
     weight_after_update: bool = False
     """Weigh with the parameters after U, as the authors' program does."""
     learn_terminal: bool = True
