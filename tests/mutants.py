@@ -655,6 +655,7 @@ MUTANTS = [
         "if now.get(group) != digest:",
         "if False:",
         "test_toys.py::changed and filter",
+        equivalent="sources.py has refused the file before: this is the second lock",
     ),
     Mutant(
         "plans are compared in one order",
