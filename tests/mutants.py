@@ -112,8 +112,8 @@ MUTANTS = [
     Mutant(
         "rejection learns from another state",
         "core",
-        "steps = Transition(belief.states.s[ancestors], a, s_next, o)",
-        "steps = Transition(belief.states.s, a, s_next, o)",
+        "steps = Transition(belief.states.s[ancestors], a, s_next, o)\n    learn",
+        "steps = Transition(belief.states.s, a, s_next, o)\n    learn",
         "test_belief_update.py::learning_adds_one",
     ),
     Mutant(
@@ -126,8 +126,8 @@ MUTANTS = [
     Mutant(
         "an empty leaf is reshaped",
         "fast",
-        "x.reshape(math.prod(x.shape[:2]), *x.shape[2:])",
-        "x.reshape(-1, *x.shape[2:])",
+        "        flat = lambda tree: jax.tree.map(lambda x: x.reshape(math.prod(x.shape[:2]), *x.shape[2:]), tree)",
+        "        flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)",
         "test_particles.py::over_all",
     ),
     Mutant(
@@ -838,8 +838,8 @@ MUTANTS = [
     Mutant(
         "a bound that was not reached is a number",
         "paper",
-        "at_least=never",
-        "at_least=False",
+        'learners", never, episodes',
+        'learners", False, episodes',
         "test_reproduce.py::reach or episodes or never or bound",
     ),
     Mutant(
@@ -1293,8 +1293,8 @@ MUTANTS = [
     Mutant(
         "as many runs as fit, and one more",
         "lab",
-        "    if need > have:\n        fit = have",
-        "    if need > have + episodes * BYTES_PER_ROW:\n        fit = have",
+        "    if need > free:\n        instead",
+        "    if need > free + episodes * BYTES_PER_ROW:\n        instead",
         "test_limits.py::rows_and_time",
     ),
     Mutant(
@@ -1321,15 +1321,15 @@ MUTANTS = [
     Mutant(
         "episodes are timed as if each lasted one step",
         "lab",
-        "return step * horizon * experiment.episodes",
-        "return step * experiment.episodes",
+        "if known else float(horizon)",
+        "if known else 1.0",
         "test_measure.py::pace",
     ),
     Mutant(
         "rows need no disk",
         "lab",
-        "if runs * each > free:",
-        "if each > free:",
+        "need = runs * episodes * BYTES_PER_ROW",
+        "need = episodes * BYTES_PER_ROW",
         "test_measure.py::disk or test_rows",
     ),
     # --- rejuvenation, tables and rewards ---
