@@ -126,8 +126,8 @@ MUTANTS = [
     Mutant(
         "an empty leaf is reshaped",
         "fast",
-        "        flat = lambda tree: jax.tree.map(lambda x: x.reshape(math.prod(x.shape[:2]), *x.shape[2:]), tree)",
-        "        flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)",
+        "        flat = lambda tree: jax.tree.map(lambda x: x.reshape(math.prod(x.shape[:2]),",
+        "        flat = lambda tree: jax.tree.map(lambda x: x.reshape(-1,",
         "test_particles.py::over_all",
     ),
     Mutant(
@@ -1328,8 +1328,8 @@ MUTANTS = [
     Mutant(
         "rows need no disk",
         "lab",
-        "need = runs * episodes * BYTES_PER_ROW",
-        "need = episodes * BYTES_PER_ROW",
+        "need = runs * episodes * BYTES_PER_ROW\n    if need > free",
+        "need = episodes * BYTES_PER_ROW\n    if need > free",
         "test_measure.py::disk or test_rows",
     ),
     # --- rejuvenation, tables and rewards ---
