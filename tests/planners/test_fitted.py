@@ -1,5 +1,7 @@
 """Values that are learned from simulated steps, against value iteration."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -31,7 +33,7 @@ def moves(seed: int) -> GBAPOMDP:
     return GBAPOMDP(pomdp, Known(pomdp.dynamics))
 
 
-def bounds(gba: GBAPOMDP, num_particles: int = 64) -> search.Bounds:
+def bounds(gba: GBAPOMDP, num_particles: int = 64) -> Any:
     tree = BeliefTree().build()
     belief = initial_belief(prng.key(1), gba, num_particles)
     prepare = lambda *given: tree.prepare(*given)  # another function each time: constants are changed between
@@ -85,7 +87,7 @@ def test_nine_lanes_are_planned_by_the_tree():
     """90,699,264 states: value iteration cannot serve. Behind a car that is near it changes the lane."""
     pomdp = road_racing.make_domain(9).pomdp
     gba = GBAPOMDP(pomdp, Known(pomdp.dynamics))
-    tree = fast_tree(BeliefTree(num_expansions=8, num_particles=64).build(), gba)
+    tree: Any = fast_tree(BeliefTree(num_expansions=8, num_particles=64).build(), gba)
     assert tree.bounds.features is not None
     s = jnp.tile(jnp.array([4, 5, 5, 5, 5, 1, 5, 5, 5, 5], jnp.int32), (64, 1))  # lane 4, whose car is near
     belief = Particles(AugmentedState(s, ()), uniform_weights(64))
