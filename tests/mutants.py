@@ -1295,7 +1295,7 @@ MUTANTS = [
         "lab",
         "    if need > free:\n        instead",
         "    if need > free + episodes * BYTES_PER_ROW:\n        instead",
-        "test_limits.py::rows_and_time",
+        "test_measure.py::rows_that_fit",
     ),
     Mutant(
         "a chunk keeps the rows that it has told",

@@ -15,9 +15,7 @@ Folders = Positional[Annotated[tuple[Path, ...], arg(metavar="DIR...", help="Res
 Device = Annotated[
     Literal["auto", "cpu", "gpu"], arg(help="What to compute on. auto: a GPU if JAX sees one.")
 ]
-DryRun = Annotated[
-    bool, arg(help="Say what would run, measure a few steps, estimate memory and time, and stop.")
-]
+DryRun = Annotated[bool, arg(help="Say what would run, and what memory and time it takes.")]
 Out = Annotated[Path | None, arg(metavar="DIR", help="The folder to write. By default a new one in results.")]
 Config = Annotated[
     Path | None, arg(help="A TOML file with settings. They replace the preset's, and flags replace them.")

@@ -280,11 +280,9 @@ def learn(
         about = lambda key, belief: describe(key, posterior, belief)
         model = where(about, ended | agent.trace, keys.model, belief)
     state = state_marginals(belief, agent.gba.state_sizes) if agent.trace else []
-    anew = lambda key, belief: agent.next_episode(key, belief)
-    given = keys.next_episode, belief
-    fresh = (
-        anew(*given) if agent.rejuvenation is None else where(anew, ended, *given)
-    )  # it may sort particles
+    # Moves may sort particles at an episode's start: where none has ended, that is not done for nothing.
+    anew, given = agent.next_episode, (keys.next_episode, belief)
+    fresh = anew(*given) if agent.rejuvenation is None else where(anew, ended, *given)
     (s, theta), new = belief.states, fresh.states
     if new.theta is not theta:  # models that stay are not selected: that would read all of them again
         theta = select(ended, new.theta, theta)

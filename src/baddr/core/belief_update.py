@@ -11,7 +11,6 @@ run out (the depletion policy) is part of `Info` and of every result file:
    prediction without o, and nothing is learned from this step.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -59,16 +58,11 @@ def initial_belief(key: Key[Array, ""], gba: GBAPOMDP, num_particles: int) -> Pa
 def next_episode(
     key: Key[Array, ""], gba: GBAPOMDP, belief: Particles, p0: Float[Array, " S"] | None = None
 ) -> Particles:
-    """The next episode's prior: states redrawn from p_s0, models and their weights kept.
-
-    Given the table `p0` of p_s0 they are drawn evenly. Drawn one by one, p(s_0) would be off by as much as
-    few particles with large weights leave it, and first actions with it.
-    """
+    """The next episode's prior: states redrawn from p_s0, models and their weights kept."""
     if p0 is None:
         s = jax.vmap(gba.pomdp.initial_state)(jr.split(key, belief.num_particles))
-    else:
-        flat = even_draws(key, p0, belief.weights)
-        s = jax.vmap(lambda s: feature_vector(s, gba.pomdp.state_sizes))(flat)
+    else:  # its table: evenly, since few large weights would leave p(s_0) off
+        s = jax.vmap(lambda s: feature_vector(s, gba.state_sizes))(even_draws(key, p0, belief.weights))
     return Particles(_restarted(gba, AugmentedState(s, belief.states.theta)), belief.log_weights)
 
 
@@ -142,12 +136,11 @@ def _taken(
 ) -> tuple[Int[Array, " n"], Float[Array, " n"]]:
     """Which of all tries (D, s') the particles take, one each and by weight; and their weights: the means.
 
-    That is importance sampling with all tries, of which each particle keeps one, and exact for any number of
-    them. With many, s' ~ p(s' | s, a, o; theta), and the weight is p(o | s, a; theta).
+    Exact for any number of them. With many, s' ~ p(s' | s, a, o; theta), with weight p(o | s, a; theta).
     """
     n, tries = log_likelihood.shape
     taken = jr.categorical(key, log_likelihood, axis=1).astype(jnp.int32)
-    log_mean = jax.nn.logsumexp(log_likelihood, axis=1) - math.log(tries)
+    log_mean = jax.nn.logsumexp(log_likelihood, axis=1) - jnp.log(float(tries))
     return jnp.arange(n, dtype=jnp.int32) * tries + taken, log_mean
 
 

@@ -65,10 +65,7 @@ class Importance:
             (1 <= self.history <= MOST_STEPS, f"filter.history must lie between 1 and {MOST_STEPS:,}"),
             (self.resample_below >= 0, "filter.resample-below must not be negative"),
             (self.tries >= 1, "filter.tries must be at least 1"),
-            (
-                self.tries == 1 or not self.weight_after_update,
-                "filter.weight-after-update needs filter.tries 1: a particle is weighed by all that it tries",
-            ),
+            (self.tries == 1 or not self.weight_after_update, "filter.weight-after-update needs tries 1"),
         )
 
     def update(
