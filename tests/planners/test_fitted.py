@@ -54,6 +54,7 @@ def test_where_features_suffice_learned_values_are_those_of_value_iteration(monk
         np.testing.assert_allclose(learned.upper, true.upper, atol=0.03)
 
 
+@pytest.mark.slow
 def test_on_the_road_learned_values_rank_states_as_value_iteration_does(monkeypatch):
     """Three lanes, where both can be had. Rewards are products of features, what follows is not."""
     pomdp = road_racing.make_domain(3).pomdp
