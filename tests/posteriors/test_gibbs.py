@@ -151,9 +151,8 @@ def test_an_agent_that_moves_starts_episodes_evenly():
     gba, n = GBAPOMDP(DOMAIN.pomdp, POSTERIOR), 256
     belief = initial_belief(prng.key(0), gba, n)
     weights = np.random.default_rng(0).exponential(size=n) ** 3
-    belief = eqx.tree_at(
-        lambda b: b.log_weights, belief, jnp.log(jnp.asarray(weights / weights.sum(), float))
-    )
+    weights = jnp.asarray(weights / weights.sum(), float)
+    belief = eqx.tree_at(lambda b: b.log_weights, belief, jnp.log(weights))
     left = []
     for moves in (moves_with(), None):
         agent = Agent(gba, Importance(n), Uniform(), rejuvenation=moves)
