@@ -281,7 +281,7 @@ def learn(
         model = where(about, ended | agent.trace, keys.model, belief)
     state = state_marginals(belief, agent.gba.state_sizes) if agent.trace else []
     # Moves may sort particles at an episode's start: where none has ended, that is not done for nothing.
-    anew, given = agent.next_episode, (keys.next_episode, belief)
+    anew, given = lambda *given: agent.next_episode(*given), (keys.next_episode, belief)
     fresh = anew(*given) if agent.rejuvenation is None else where(anew, ended, *given)
     (s, theta), new = belief.states, fresh.states
     if new.theta is not theta:  # models that stay are not selected: that would read all of them again
