@@ -90,18 +90,19 @@ LATENT = replace(
     PAPER.changed(
         PAPER.runs,
         PAPER.episodes,
-        filter={"num_particles": 4096, "resample_below": 2048.0, "tries": 4},
+        filter={"num_particles": 8192, "resample_below": 4096.0, "tries": 8},
         latent=LatentSettings(hidden=64, width=0.4, learn_observation=False),
     ),
     domain=WIDE,
 )
+FEWER = {"num_particles": 4096, "resample_below": 2048.0, "tries": 4}  # for two cores
 
 
 def presets(settings: CollisionAvoidanceSettings) -> dict[str, Preset]:
     presets = {
         "quick": OURS.changed(64, 100, planner=TREE),
         "quick/network": OURS.changed(32, 100, planner=TREE),
-        "quick/latent": LATENT.changed(32, 100, planner=TREE),
+        "quick/latent": LATENT.changed(32, 100, planner=TREE, filter=FEWER),
         "paper": PAPER,
         "paper/latent": LATENT,
         **learners(600_000, learning_rate=1e-4, num_particles=30),
