@@ -10,7 +10,7 @@ run: .venv/installed
 	  --planner.num-particles 128 --reference all
 
 test: .venv/installed
-	$(BIN)/pytest -n auto --dist worksteal --durations 15
+	$(BIN)/pytest -n auto --durations 15
 
 slow: .venv/installed
 	$(BIN)/pytest -n auto --slow

@@ -51,7 +51,11 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path, capsys):
     out = f"--runs 1 --episodes 1 --out {tmp_path / 'out'}"
     for line, sentence in (
         ("tiger --agent ba-pomcp --filter.kind exact", "it is for --agent bank"),
-        ("tiger --agent bank --bank.members 600000", "take fewer with --bank.members"),
+        (
+            "road-racing --agent bank --bank.members 2000 --filter.kind exact",
+            "take fewer with --bank.members",
+        ),
+        ("tiger --agent bank --bank.members 600000", "bank.members must be at most 100,000"),
         ("tiger --agent bank --bank.members 0", "bank.members must be at least 1"),
         ("tiger --agent mixture --mixture.of bank", "a number for each"),
         ("tiger --agent mixture --mixture.of bank dpfrl", "no posterior that can be mixed"),

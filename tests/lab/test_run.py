@@ -84,7 +84,10 @@ def test_networks_of_a_domain_that_is_a_value_are_not_kept(tmp_path, monkeypatch
     assert not same(rows, run(tiger.make_domain(prior_accuracy=0.99)))
 
 
-def test_an_agent_may_be_a_value(table):
+def test_an_agent_may_be_a_value():
+    table = baddr.run(
+        "tiger", "ba-pomcp", runs=2, episodes=3, seed=5, **SMALL, **{"filter.rejuvenate": False}
+    )
     domain = tiger.make_domain()
     sizes = baddr.Importance(num_particles=64), baddr.PoUct(num_simulations=64)
 
