@@ -5,9 +5,10 @@
     python tests/mutants.py --room posteriors -j 4
 
 A bug is a line of a room that is replaced, in a copy of the tree and never in the tree itself. It names the
-quickest tests that notice it, which are first run without any bug. The exit code is 0 where every bug is
-caught. One that survives needs a new test; one that no longer applies needs its line as it reads now; and one
-that changes nothing that can be seen says so in `equivalent`. Add some with every new capability.
+quickest tests that notice it, slow ones too, which are first run without any bug. The exit code is 0 where
+every bug is caught. One that survives needs a new test; one that no longer applies needs its line as it reads
+now; and one that changes nothing that can be seen says so in `equivalent`. Add some with every new
+capability.
 """
 
 import argparse
@@ -1484,7 +1485,7 @@ def run_tests(mutant: Mutant, root: Path, cache: Path) -> int:
     environment = os.environ | {"PYTHONPATH": path, "BADDR_CACHE": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
     chosen = selection(mutant.tests, root)
     for arguments in chosen:
-        command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *arguments]
+        command = [sys.executable, "-m", "pytest", "-x", "--slow", "-p", "no:cacheprovider", *arguments]
         try:
             done = subprocess.run(command, cwd=root, env=environment, capture_output=True, timeout=SECONDS)
         except subprocess.TimeoutExpired:

@@ -149,7 +149,7 @@ def with_history(command: str, domain: str, agent: str, folder: Path) -> str:
 
 # Nearly all of the time goes into compiling. So by default every pair is built, sized and traced, which
 # checks each shape and type of its real steps, and so many are compiled and run that every domain and every
-# agent is among them. (The README's commands have every agent on tiger.) `make matrix` runs all of them.
+# agent is among them. (README's commands run every agent on tiger, pomcp every domain.) `make matrix`: all.
 UNSOLVABLE = [("battleship", "optimal")]  # what is seen depends on the state before
 LAST = ("baddr", "filtering", "latent", "mixture")  # networks take longest: only where no other is missing
 ORDER = sorted(AGENTS, key=LAST.__contains__)
@@ -176,8 +176,11 @@ def test_dry_run_and_trace(domain, agent, tmp_path, unmeasured, monkeypatch):
     assert {"run", "episode", "return"} <= set(no_rows(Work(experiment, built.life)))
 
 
-@pytest.mark.cover
-@every_pair
+@pytest.mark.parametrize(
+    ("domain", "agent"),
+    [pytest.param(*pair, marks=[pytest.mark.slow] * (pair[1] != "pomcp")) for pair in PAIRS],
+    ids=[f"{Path(domain).name}-{agent}" for domain, agent in PAIRS],
+)
 def test_run(domain, agent, tmp_path):
     summary = succeed(f"run {pair(domain, agent)} {SIZE} --out {tmp_path / 'out'}")
     assert not re.search(r"\bnan\b", summary)
@@ -190,9 +193,9 @@ def test_run(domain, agent, tmp_path):
 @pytest.mark.parametrize(
     ("domain", "agent"),
     [
-        ("tiger", "baddr"),
+        pytest.param("tiger", "baddr", marks=pytest.mark.slow),
         pytest.param("collision-avoidance", "baddr", marks=pytest.mark.slow),
-        ("road-racing", "fba-pomcp"),
+        pytest.param("road-racing", "fba-pomcp", marks=pytest.mark.slow),
         pytest.param("gridverse", "filtering", marks=pytest.mark.slow),
         pytest.param("examples/machine.pomdp", "ba-pomcp", marks=pytest.mark.slow),
         ("examples/maintenance.py", "pomcp"),
@@ -258,7 +261,7 @@ def test_where_an_agent_does_not_plan_those_that_do_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("preset", LISTED["presets"])
-@pytest.mark.parametrize("figure", [*LISTED["figures"], "all"])
+@pytest.mark.parametrize("figure", [*LISTED["figures"], pytest.param("all", marks=pytest.mark.slow)])
 def test_reproduce_says_what_it_would_run(figure, preset, tmp_path):
     out = succeed(f"reproduce {figure} --preset {preset} --out {tmp_path / 'out'} --dry-run")
     assert "run" in out and not (tmp_path / "out").exists()

@@ -64,6 +64,7 @@ def test_blocks_of_any_length_are_the_same_steps():
     assert same(jax.device_get(raw(runs)), jax.device_get(raw(last)))
 
 
+@pytest.mark.slow
 def test_blocks_are_single_steps_until_an_episode_has_ended():
     experiment = small()
     work = Work(experiment, runner.resolve(experiment).life)

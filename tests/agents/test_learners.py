@@ -436,6 +436,7 @@ def test_every_domain_can_be_learned(name):
     assert isinstance(learner.network.encoder, GridEncoder) == (name == "gridverse")
 
 
+@pytest.mark.slow
 def test_an_extended_run_equals_a_longer_one(tmp_path, capsys):
     """The command line, from checkpoints in the middle of a window; two chunks, one with an idle lane."""
     flags = ["--runs", "3", "--chunk-size", "2", "--dpfrl.num-particles", "3", "--dpfrl.hidden", "6"]
@@ -509,6 +510,7 @@ def test_each_learner_has_its_own_learning_rate():
         np.testing.assert_allclose(moved[0], ratio * moved[1], atol=0.05 * ratio * size)
 
 
+@pytest.mark.slow
 def test_the_gradient_reaches_through_the_whole_window():
     """The third sample's gradient is that of 6 steps written out one by one, and not that of its own 2.
 

@@ -29,6 +29,7 @@ def test_the_belief_is_exact_where_its_table_fits(sizes):
     assert particles.num_particles == 1024
 
 
+@pytest.mark.slow
 def test_runs_are_resumed_and_members_are_the_seeds(tmp_path, capsys):
     """Two episodes and a third one by a resume are three; another seed has other members, whose weights mean
     something else, so its beliefs are no prior."""

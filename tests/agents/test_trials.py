@@ -244,8 +244,8 @@ def test_a_good_filter_passes(filter):
     ("kind", "sentence"),
     [
         (Unweighted, "the weights of the next belief sum to 1.1"),
-        (Restless, "changes a belief that is not active"),
-        (Random, "returns different values for the same arguments"),
+        pytest.param(Restless, "changes a belief that is not active", marks=pytest.mark.slow),
+        pytest.param(Random, "returns different values for the same arguments", marks=pytest.mark.slow),
         (Blind, "after hearing left, left and right the tiger is left with probability 0."),
     ],
 )

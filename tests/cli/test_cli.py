@@ -105,6 +105,7 @@ def test_ctrl_c_checkpoints_and_resume_goes_on(finished, tmp_path):
     assert (folder / "episodes.parquet").read_bytes() == (finished / "episodes.parquet").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_costs_only_the_work_since_the_one_before(finished, tmp_path, capsys):
     folder = tmp_path / "damaged"
     process = start(*RUN, "--episodes", "30", "--out", folder, checkpoint_always=True)
@@ -133,6 +134,7 @@ def test_resume_extends_a_finished_experiment(finished, tmp_path, capsys):
     assert (folder / "episodes.parquet").read_bytes() == (finished / "episodes.parquet").read_bytes()
 
 
+@pytest.mark.slow
 def test_beliefs_that_are_not_kept(finished, tmp_path, capsys):
     """The same results, interrupted or not; more runs, but no more episodes, and no prior for others."""
     folder = tmp_path / "dropped"
@@ -359,6 +361,7 @@ def test_a_folder_that_cannot_be_written_gets_a_sentence(capsys, tmp_path):
     assert "Cannot write" in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_what_was_finished(finished, tmp_path, capsys, monkeypatch):
     """The disk fills up after the first checkpoints; resume goes on once there is room again."""
     from baddr.files import store

@@ -111,6 +111,7 @@ def test_pomcp_with_256_simulations_returns_what_others_measured():
     compare(run(world, agent, 128, 12)[1], 12, "tiger/pouct u=100 sims=256 model_acc=0.85/disc")
 
 
+@pytest.mark.slow
 def test_a_known_wrong_model_returns_what_others_measured():
     """PO-UCT that believes in accuracy .625, on the truth .85."""
     experiment = preset("tiger", "pomcp", kinds={"planner": "po-uct"})

@@ -148,6 +148,7 @@ def test_a_black_box_draws_what_it_should():
     assert np.array_equal(frequencies(domain.expected_simulator), frequencies(domain.expected_simulator))
 
 
+@pytest.mark.slow
 def test_networks_learn_a_black_box():
     """p(s' = 1) and p(o = s') of the trained network, within .07 of the box that it never saw inside."""
     settings = Pretrain(batches=400, batch_size=32, learning_rate=0.01, optimizer="adam")

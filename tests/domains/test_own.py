@@ -96,6 +96,7 @@ def test_a_changed_file_is_not_gone_on_with(tmp_path, capsys):
 # --- a user's own domain ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_own_domain_runs_with_networks_and_goes_on(tmp_path, capsys, monkeypatch):
     """Its prior is cached under the content of the file: another content is another prior."""
     monkeypatch.chdir(tmp_path)

@@ -24,7 +24,7 @@ NETWORK = " --network.hidden 8 --pretrain.batches 8 --pretrain.max-gap 100"
 
 
 @pytest.mark.parametrize(
-    "agent", ["baddr", "ba-pomcp", *(pytest.param(x, marks=pytest.mark.slow) for x in ("filtering", "pomcp"))]
+    "agent", ["ba-pomcp", *(pytest.param(x, marks=pytest.mark.slow) for x in ("baddr", "filtering", "pomcp"))]
 )
 def test_every_step_may_end_the_episode(agent: str, tmp_path: Path) -> None:
     path, out = tmp_path / "bet.py", tmp_path / "out"

@@ -88,6 +88,7 @@ def test_forward_is_the_plain_network(network, tile, net, monkeypatch):
     close(found, expected)
 
 
+@pytest.mark.slow
 def test_groups_hold_every_draw_once():
     """Of its own particle, in as few groups as `GROUP` allows; the draws of nobody in none."""
     i = np.random.default_rng(5).integers(-1, 6, size=70).astype(np.int32)
@@ -142,6 +143,7 @@ def test_learning_is_the_plain_gradient_step(network, tile, monkeypatch):
     np.testing.assert_array_equal(eqx.filter_jit(U)(kernel, jnp.array(False)), thetas[i])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"learn_transition": False}, {"learn_observation": False}])
 def test_a_network_that_does_not_learn(options):
     plain, kernel = make(Network(hidden=5, learning_rate=0.3, **options))

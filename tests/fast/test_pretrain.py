@@ -87,6 +87,7 @@ def test_members_learn_their_own_simulators():
     assert np.corrcoef(np.ravel(truth), np.ravel(learned))[0, 1] > 0.8
 
 
+@pytest.mark.slow
 def test_a_member_that_does_not_fit_is_reported(paper):
     """Untrained networks, and networks whose weights are not finite."""
     trained, *_ = paper
@@ -98,6 +99,7 @@ def test_a_member_that_does_not_fit_is_reported(paper):
     assert fit.failed.tolist() == [False, True, False, False]
 
 
+@pytest.mark.slow
 def test_adam_and_a_single_network():
     settings = Pretrain(batches=300, batch_size=64, learning_rate=0.01, optimizer="adam")
     posterior, fit = pretrain(

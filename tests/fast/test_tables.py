@@ -110,6 +110,7 @@ def test_the_joint_probabilities_of_features_are_their_product():
     np.testing.assert_allclose(_joint(y, sizes), expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_tables_of_a_search_are_the_probabilities_of_its_draws():
     """Of the same particles under the same masks; opening a door (0) ends the episode, and has no row."""
     posterior, pomdp = make(Network(hidden=8), ((2,), 3, (3,)), members=2, scale=3), tiger.make_domain().pomdp

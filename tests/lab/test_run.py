@@ -74,6 +74,7 @@ def test_a_domain_may_be_a_value(table):
     assert set(catalog.DOMAINS) == known
 
 
+@pytest.mark.slow
 def test_networks_of_a_domain_that_is_a_value_are_not_kept(tmp_path, monkeypatch):
     """Another value may have its name."""
     monkeypatch.setenv("BADDR_CACHE", str(tmp_path))

@@ -286,6 +286,7 @@ def test_what_is_told_of_a_bank_is_of_all_its_members():
     assert np.array_equal(D.T, BANK.member(jnp.int32(2)).T)
 
 
+@pytest.mark.slow
 def test_the_belief_tree_of_a_bank_encloses_the_optimum():
     """Three members of tiger, three steps: Bayes-adaptive dynamic programming, which the tree ends at."""
     domain = tiger.make_domain(horizon=3)
