@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,14 +30,28 @@ from baddr.fast.compiler import compile_small_loops  # noqa: E402
 compile_small_loops()  # as the command line does
 
 import jax  # noqa: E402
-from jaxtyping import install_import_hook  # noqa: E402
+import jaxtyping  # noqa: E402
 
-install_import_hook("baddr", "beartype.beartype")
+# Modules that name shapes have them checked at run time; plain types are pyright's, for nothing.
+SRC = Path(__file__).parent.parent / "src"
+SHAPES = [
+    x.relative_to(SRC) for x in (SRC / "baddr").rglob("*.py") if "from jaxtyping import" in x.read_text()
+]
+jaxtyping.install_import_hook([".".join(x.with_suffix("").parts) for x in SHAPES], "beartype.beartype")
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_compilation_cache_dir", str(Path(os.environ["BADDR_CACHE"]) / "tests"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Shapes are not checked: for whole commands, as each function that they trace has tests that check its
+    shapes (`test_dry_run_and_trace` has every domain with every agent). A quarter of tracing is checking."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -37,6 +37,7 @@ def world_and_agent(
     kinds = {"filter": filter_settings.pop("kind")} if "kind" in filter_settings else {}
     plans = {"planner": "po-uct"} if agent != "random" else {}
     experiment = preset("tiger", agent, kinds=kinds | plans)
+    filter_settings = {"rejuvenate": False} | filter_settings  # moves take as long to compile as all else
     groups = {"filter": replace(experiment.settings.filter, **filter_settings)}
     if "planner" in experiment.settings.groups():
         groups["planner"] = replace(experiment.settings.planner, num_simulations=num_simulations)

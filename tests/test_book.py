@@ -13,6 +13,8 @@ import pytest
 
 from baddr.agents import AGENTS
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
 ROOT = Path(__file__).parent.parent
 place = importlib.util.spec_from_file_location("tutorials", ROOT / "docs" / "tutorials.py")
 assert place is not None and place.loader is not None

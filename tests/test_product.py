@@ -83,6 +83,9 @@ REFUSED = {
 WITHOUT_BELIEF, WITHOUT_PLAN = ("dpfrl", "a2c"), ("dpfrl", "a2c", "random")
 
 
+whole_command = pytest.mark.usefixtures("unchecked")  # what it traces is checked elsewhere
+
+
 # --- the command line, in this process ----------------------------------------------------------------
 
 
@@ -176,6 +179,7 @@ def test_dry_run_and_trace(domain, agent, tmp_path, unmeasured, monkeypatch):
     assert {"run", "episode", "return"} <= set(no_rows(Work(experiment, built.life)))
 
 
+@whole_command
 @pytest.mark.parametrize(
     ("domain", "agent"),
     [pytest.param(*pair, marks=[pytest.mark.slow] * (pair[1] != "pomcp")) for pair in PAIRS],
@@ -190,6 +194,7 @@ def test_run(domain, agent, tmp_path):
     assert (tmp_path / "out" / "curve.png").stat().st_size > 0
 
 
+@whole_command
 @pytest.mark.parametrize(
     ("domain", "agent"),
     [
@@ -260,6 +265,7 @@ def test_where_an_agent_does_not_plan_those_that_do_are_named(tmp_path):
         assert set(named) == set(EVERYBODY) - set(WITHOUT_PLAN)
 
 
+@whole_command
 @pytest.mark.parametrize("preset", LISTED["presets"])
 @pytest.mark.parametrize("figure", [*LISTED["figures"], pytest.param("all", marks=pytest.mark.slow)])
 def test_reproduce_says_what_it_would_run(figure, preset, tmp_path):
@@ -392,6 +398,7 @@ FIRST = {line.text for line in LINES if line.page == "README.md"}
 documented = [pytest.param(text, marks=[] if text in FIRST else pytest.mark.slow) for text in COMMANDS]
 
 
+@whole_command
 @pytest.mark.parametrize("text", documented)
 def test_a_documented_command_works(text, finished, tmp_path, monkeypatch, unmeasured, pytestconfig):
     """In a folder with what the commands name: examples, a history, a configuration, two results."""

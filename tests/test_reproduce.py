@@ -26,6 +26,8 @@ from baddr.paper.claims import Claim, Data, Finding
 from baddr.paper.figures import FIGURES, Curve, Figure, Sizes, part_name, parts
 from baddr.paper.reproduce import Reproduction, Request
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
 QUICK, PAPER = Sizes(), Sizes(preset="paper")
 
 

@@ -34,7 +34,7 @@ from baddr.planners.po_uct import PoUct
 def small(agent="ba-pomcp", **changes):
     experiment = preset("tiger", agent)
     smaller = {
-        "filter": {"num_particles": 8},
+        "filter": {"num_particles": 8, "rejuvenate": False},
         "network": {"hidden": 4},
         "pretrain": {"num_networks": 2, "batches": 4, "max_gap": 1e9},
     }

@@ -27,6 +27,8 @@ from baddr.files.store import Folder
 from baddr.lab import runner
 from baddr.lab.experiment import preset
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
 TOYS = Path(__file__).parent / "toys"
 SIZES = ["--runs", "3", "--chunk-size", "2", "--filter.num-particles", "16"]
 HISTORY = '{"episodes": [{"actions": [2, 2], "observations": [[0], [0]]}]}'

@@ -18,6 +18,8 @@ from baddr.files.store import unpack
 from baddr.lab import runner
 from baddr.lab.measure import Pace
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
 DATA = Path(__file__).parent.parent / "data"
 # One shape for all tests: what one of them compiled, the others find in the cache.
 SMALL = ["--planner.num-simulations", "64", "--filter.num-particles", "64", "--chunk-size", "2"]

@@ -47,7 +47,7 @@ def test_same_seed_same_result_and_blocks_do_not_matter():
 
 
 def test_a_runs_life_does_not_depend_on_its_neighbours():
-    world, agent = world_and_agent(num_particles=32)
+    world, agent = world_and_agent(num_particles=32, rejuvenate=True)
     together, fewer = returns(run(world, agent, 4, 3)[1], 3), returns(run(world, agent, 2, 3)[1], 3)
     np.testing.assert_allclose(together[:2], fewer, rtol=1e-5)
 
@@ -150,7 +150,7 @@ def test_pomcp_on_true_tiger_is_worth_3_3():
 def test_ba_pomcp_follows_the_curve_of_an_exact_posterior():
     """64 runs of 400 episodes at the paper's settings. A run is locked into the mirrored model where its
     mean accuracy over the last 40 episodes is below one half; such runs are left out."""
-    world, agent = world_and_agent("ba-pomcp", 4096)
+    world, agent = world_and_agent("ba-pomcp", 4096, rejuvenate=True)
     _, steps = run(world, agent, 64, 400)
     table = returns(steps, 400)
     accuracy = np.full((64, 400), np.nan)

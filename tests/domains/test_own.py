@@ -16,6 +16,8 @@ from baddr.files import cache
 from baddr.lab.build import build_domain
 from baddr.lab.experiment import preset
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 MACHINE, MAINTENANCE = EXAMPLES / "machine.pomdp", EXAMPLES / "maintenance.py"
 SMALL = ["--planner.num-simulations", "16", "--filter.num-particles", "16", "--domain.horizon", "3"]

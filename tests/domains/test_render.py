@@ -18,8 +18,10 @@ from baddr.domains.gridverse.settings import GridverseSettings
 from baddr.domains.render import FORMATS, Renderer, Scene, plain_names, render_episode, scenes_of, text_frame
 from baddr.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
 SMALL = ["--planner.num-simulations", "64", "--filter.num-particles", "64", "--chunk-size", "2"]
-RUN = ["run", "tiger", "--agent", "ba-pomcp", "--runs", "4", *SMALL]
+RUN = ["run", "tiger", "--agent", "ba-pomcp", "--filter.no-rejuvenate", "--runs", "4", *SMALL]
 
 
 def make(name, **settings):

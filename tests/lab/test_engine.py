@@ -28,7 +28,7 @@ from baddr.lab.experiment import preset
 from baddr.lab.runner import choose_chunk_size, choose_keeping, resolve
 
 SMALL = ["--planner.num-simulations", "64", "--filter.num-particles", "64", "--chunk-size", "2"]
-RUN = ["run", "tiger", "--agent", "ba-pomcp", "--runs", "7", *SMALL]
+RUN = ["run", "tiger", "--agent", "ba-pomcp", "--filter.no-rejuvenate", "--runs", "7", *SMALL]
 EPISODES = 400
 # Checkpoints all the time. Not in this process: the type checks of the tests stay at home.
 CODE = """
@@ -280,7 +280,7 @@ def test_chunks_are_made_to_fit_the_place():
     """As many as there are workers, unless they would not fit into the memory's share, or the limit."""
     experiment, _, life, _ = resolve(replace(preset("tiger", "pomcp"), runs=1000, chunk_size=1))
     one = life.bytes_per_run()
-    size = lambda *place: choose_chunk_size(experiment, life, Place(*place))
+    size = lambda *place: choose_chunk_size(experiment, life.bytes_per_run(), Place(*place))
     assert size("gpu", 10**12, 4) == 250
     assert size("cpu", 10**12, 4) == 64
     assert size("gpu", 200 * one, 4) == 60

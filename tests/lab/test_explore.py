@@ -29,6 +29,8 @@ from baddr.lab.explore.distributions import NUM_BINS, distributions
 from baddr.lab.explore.folder import Results
 from baddr.lab.explore.session import Inside, Session
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
 LEFT, RIGHT, LISTEN = 0, 1, 2
 
 

@@ -20,6 +20,8 @@ from baddr.lab import runner
 from baddr.lab.experiment import Experiment, extend, of_folder, preset
 from baddr.lab.track import trackers
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
 RANDOM = preset("tiger", "random")
 FEW = RANDOM.changed(filter=replace(RANDOM.settings.filter, num_particles=8))
 EXPERIMENT = replace(FEW, runs=3, episodes=6, chunk_size=2, keep_beliefs="yes")
@@ -110,6 +112,7 @@ def left(folder: Folder) -> list[object]:
 FAULTS = ["no space", "no permission", "partial file", "torn record", "killed before", "killed after"]
 
 
+@pytest.mark.filterwarnings("ignore:.*it is computed again")  # half of a file is gone
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_at_any_write_costs_nothing(fault, tmp_path, monkeypatch, pytestconfig):
     """The n-th write fails, for every n: going on gives what an undisturbed run gives. (By default for some

@@ -12,7 +12,10 @@ from baddr.errors import UserError
 from baddr.files import cache
 from baddr.posteriors import Dirichlet, Known
 
-SMALL = {"planner.num_simulations": 64, "filter.num_particles": 64, "chunk_size": 2}
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
+SMALL = {"planner.num_simulations": 64, "filter.num_particles": 64, "filter.rejuvenate": False}
+SMALL |= {"chunk_size": 2}
 
 
 def same(a: dict, b: dict) -> bool:
@@ -26,6 +29,7 @@ def table() -> dict:
 
 def test_it_returns_the_rows_that_the_command_line_leaves(table, tmp_path, capsys):
     flags = ["--planner.num-simulations", "64", "--filter.num-particles", "64", "--chunk-size", "2"]
+    flags += ["--filter.no-rejuvenate"]
     sizes = ["--runs", "2", "--episodes", "3", "--seed", "5", "--out", str(tmp_path / "cli")]
     with pytest.raises(SystemExit):
         main(["run", "tiger", "--agent", "ba-pomcp", *sizes, *flags])
@@ -34,7 +38,7 @@ def test_it_returns_the_rows_that_the_command_line_leaves(table, tmp_path, capsy
 
 
 def test_settings_are_dotted_names_tables_or_values(table):
-    filter = {"num_particles": 64}
+    filter = {"num_particles": 64, "rejuvenate": False}
     nested = {"planner": baddr.PoUct(num_simulations=64), "filter": filter, "chunk-size": 2}
     assert same(baddr.run("tiger", "ba-pomcp", runs=2, episodes=3, seed=5, **nested), table)
     other = baddr.run("tiger", "ba-pomcp", runs=2, episodes=3, seed=5, **SMALL | {"domain.accuracy": 1.0})
@@ -65,9 +69,10 @@ def test_a_domain_may_be_a_value(table):
     known = set(catalog.DOMAINS)
     sizes = SMALL | {
         "planner": baddr.PoUct(num_simulations=64),
-        "filter": baddr.Importance(num_particles=64, rejuvenate=True),
+        "filter": baddr.Importance(num_particles=64, rejuvenate=False),
     }
-    del sizes["planner.num_simulations"], sizes["filter.num_particles"]
+    for name in ("planner.num_simulations", "filter.num_particles", "filter.rejuvenate"):
+        del sizes[name]
     by_value = lambda domain: baddr.run(domain, "ba-pomcp", runs=2, episodes=3, seed=5, **sizes)
     assert same(by_value(tiger.make_domain()), table)
     assert not same(by_value(tiger.make_domain(accuracy=1.0)), table)
@@ -86,9 +91,7 @@ def test_networks_of_a_domain_that_is_a_value_are_not_kept(tmp_path, monkeypatch
 
 
 def test_an_agent_may_be_a_value():
-    table = baddr.run(
-        "tiger", "ba-pomcp", runs=2, episodes=3, seed=5, **SMALL, **{"filter.rejuvenate": False}
-    )
+    table = baddr.run("tiger", "ba-pomcp", runs=2, episodes=3, seed=5, **SMALL)
     domain = tiger.make_domain()
     sizes = baddr.Importance(num_particles=64), baddr.PoUct(num_simulations=64)
 

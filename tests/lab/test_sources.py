@@ -17,6 +17,8 @@ from baddr.files.tables import write_table
 from baddr.lab.experiment import of_folder, preset, to_config
 from baddr.lab.prior import check_prior
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
 MARK = "from pathlib import Path\nPath(__file__ + '.executed').touch()\n"
 
 
@@ -126,7 +128,8 @@ def preset_with_prior(name: str, folder: Folder):
     return replace(preset(name, "ba-pomcp"), prior=str(folder.path))
 
 
-SMALL = {"planner.kind": "uniform", "filter.num_particles": 8, "chunk_size": 2, "runs": 2, "episodes": 1}
+SMALL = {"planner.kind": "uniform", "filter.num_particles": 8, "filter.rejuvenate": False}
+SMALL |= {"chunk_size": 2, "runs": 2, "episodes": 1}
 
 
 def test_a_prior_is_copied_and_nothing_is_changed_there(tmp_path, monkeypatch):

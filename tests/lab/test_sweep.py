@@ -15,6 +15,8 @@ from baddr.lab import sweep
 from baddr.lab.experiment import preset
 from baddr.lab.statistics import Estimate
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
+
 RANDOM = ["tiger", "--agent", "random", "--runs", 2, "--chunk-size", 2]
 OVER = ["--over", "seed=1,2", "--over", "domain.discount=.5"]
 

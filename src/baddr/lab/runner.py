@@ -62,9 +62,9 @@ DISK_SHARE = 0.5  # of what is free, that beliefs may take which are kept unaske
 LOCAL = Local()
 
 
-def choose_chunk_size(experiment: AnyExperiment, life: Life, place: Place) -> int:
+def choose_chunk_size(experiment: AnyExperiment, bytes_per_run: int, place: Place) -> int:
     """As many runs as fit, in as many chunks as are computed at the same time."""
-    limit = int(MEMORY_SHARE.get(place.platform, 0.3) * place.memory / life.bytes_per_run())
+    limit = int(MEMORY_SHARE.get(place.platform, 0.3) * place.memory / bytes_per_run)
     share = -(-experiment.runs // place.workers)
     return max(1, min(share, limit, LARGEST_CHUNK.get(place.platform, 4096)))
 
@@ -116,7 +116,7 @@ def sized(experiment: AnyExperiment, domain: Domain, place: Place) -> tuple[AnyE
         refuse_memory(experiment, lambda other: build(other, domain).bytes, memory, 1, "Training")
     refuse_time(seconds(experiment, domain.pomdp.horizon, place.platform) / place.workers, experiment.runs)
     if experiment.chunk_size == 0:
-        experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, built.life, place))
+        experiment = replace(experiment, chunk_size=choose_chunk_size(experiment, each, place))
     planner = experiment.settings.groups().get("planner")
     if getattr(planner, "in_flight", None) == 0:
         in_flight = choose_in_flight(experiment, built.life, place)
@@ -163,7 +163,7 @@ def given(experiment: AnyExperiment, agent: Agent, place: Place) -> Resolved:
     if sizes(agent.gba) != sizes(domain.pomdp):
         raise UserError(f"The agent is for other actions or observations than {domain.name} has.")
     life = BayesianLife(fast_agent(agent), domain.pomdp)
-    size = experiment.chunk_size or choose_chunk_size(experiment, life, place)
+    size = experiment.chunk_size or choose_chunk_size(experiment, life.bytes_per_run(), place)
     return Resolved(replace(experiment, chunk_size=size, keep_beliefs="no"), domain, life, None)
 
 
