@@ -203,8 +203,10 @@ def test_odd_names_of_files_and_folders(name, tmp_path, monkeypatch, capsys):
     with new_folder(None, stem_of(experiment)) as new:
         write(new / ("y" * 255), b"")  # the longest name that there is
         assert new.name.endswith("-1") and len(os.fsencode(new.name)) < 255
-    assert exit_of("plot", folder, "--out", tmp_path / "curves.png") == 0
-    assert (tmp_path / "curves.png").stat().st_size > 1000
+    picture = tmp_path / f"{name}.png"
+    capsys.readouterr()
+    assert exit_of("plot", folder, "--out", picture) == 0 and picture.stat().st_size > 1000
+    assert capsys.readouterr().out.count("\n") == 1  # also where a name has an end of line
 
 
 def test_a_name_that_is_too_long_gets_a_sentence(tmp_path, capsys):

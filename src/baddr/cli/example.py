@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg
 from baddr.cli.options import Debug
 from baddr.cli.parse import parse
 from baddr.errors import UserError, nearest
+from baddr.lab.output import in_line
 
 # What each is, and what to do with it.
 EXAMPLES = {
@@ -59,7 +60,8 @@ def main(arguments: Sequence[str]) -> int:
     from baddr.files.writing import write
 
     write(path, source.read_bytes())
-    print(f"{path} is {EXAMPLES[source.name][0]}. Try: {EXAMPLES[source.name][1].format(path=path)}")
+    what, how = EXAMPLES[source.name]
+    print(f"{in_line(path)} is {what}. Try: {how.format(path=in_line(path))}")
     return 0
 
 

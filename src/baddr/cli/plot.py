@@ -8,6 +8,7 @@ from pathlib import Path
 from baddr.cli.options import Debug, Folders, Reference, Trust
 from baddr.cli.parse import parse
 from baddr.errors import UserError
+from baddr.lab.output import in_line
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     more = all_of(list(results), options.trust) if options.reference == "all" else []
     title = options.title or title_of(list(results))
     plot_curves(labelled, title, [options.out], options.window, best, [*more, *lines])
-    print(options.out)
+    print(in_line(options.out))
     return 0
 
 

@@ -12,6 +12,7 @@ from baddr.cli.folders import interruptible, new_folder
 from baddr.cli.options import Debug, Flat, Out, Watch, Where, engine_of
 from baddr.cli.parse import parse
 from baddr.cli.progress import whole_progress
+from baddr.lab.output import in_line
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def finish(folder: Any, failed: int) -> int:
         for claim in scores["claims"]:
             print(f"  {claim['verdict']:9s}  {claim['says']}")
     wall = folder.read_parts()["wall_seconds"]
-    print(f"wall time {wall:.0f} s; pictures, data and report.html in {folder.path}")
+    print(f"wall time {wall:.0f} s; pictures, data and report.html in {in_line(folder.path)}")
     if failed:
         print(f"baddr: some runs of {failed} part(s) failed; the report names them.", file=sys.stderr)
     return 3 if failed else 0

@@ -16,6 +16,7 @@ from baddr.cli.summary import finish
 from baddr.errors import UserError
 from baddr.files.store import Folder
 from baddr.lab.experiment import extend, of_folder
+from baddr.lab.output import in_line
 from baddr.lab.sources import check_sources
 
 
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     experiment = extend(before, options.runs, options.episodes)
     experiment.check_values()
     if experiment == before and folder.is_whole:
-        print(f"{folder.path} is complete: {before.runs} runs of {before.episodes} episodes.")
+        print(f"{in_line(folder.path)} is complete: {before.runs} runs of {before.episodes} episodes.")
         return 0
     engine = engine_of(options.where)
     from baddr.lab import runner
@@ -85,7 +86,7 @@ def _resume_reproduce(options: Resume) -> int:
         )
     request = folder.read_request()
     if status(folder) == "complete" and folder.has_whole_parts:
-        print(f"{folder.path} is complete: `{request.command}`; its report is report.html there.")
+        print(f"{in_line(folder.path)} is complete: `{request.command}`; its report is report.html there.")
         return 0
     engine = engine_of(options.where)
     with whole_progress(options.watch) as (progress, listeners):
@@ -102,7 +103,7 @@ def _resume_suite(options: Resume) -> int:
         raise UserError(f"{folder.path} holds a suite, whose sizes are fixed; start another one.")
     request = folder.read_request()
     if folder.status == "complete" and folder.has_whole_parts:
-        print(f"{folder.path} is complete: `{request.command}`; its scoreboard is suite.html there.")
+        print(f"{in_line(folder.path)} is complete: `{request.command}`; its scoreboard is suite.html there.")
         return 0
     engine = engine_of(options.where)
     with whole_progress(options.watch) as (progress, listeners):

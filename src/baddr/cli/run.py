@@ -13,6 +13,7 @@ from baddr.cli.summary import describe_plan, finish
 from baddr.domains.catalog import entry
 from baddr.files.store import Folder
 from baddr.lab.experiment import AnyExperiment
+from baddr.lab.output import in_line
 
 E = TypeVar("E")
 
@@ -80,4 +81,4 @@ def _render(experiment: AnyExperiment, folder: Folder, path: Path) -> None:
 
     names = entry(experiment.name).names(experiment.domain)
     render_episode(folder.path / "trace.jsonl", build_domain(experiment), names, path)
-    print(f"  last episode of run {experiment.trace}: {path}")
+    print(f"  last episode of run {experiment.trace}: {in_line(path)}")

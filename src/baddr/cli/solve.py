@@ -18,7 +18,7 @@ from baddr.domains.catalog import Entry, short_name
 from baddr.domains.catalog import entry as entry_of
 from baddr.files.settings import refuse
 from baddr.lab.limits import domain_problems
-from baddr.lab.output import unescaped
+from baddr.lab.output import in_line, unescaped
 
 E = TypeVar("E")
 
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         from baddr.solve.policy import save
 
         save(solution, options.out, {"domain": name, "settings": asdict(options.domain)})
-        print(f"policy: {len(solution.alphas)} vectors, {options.out}")
+        print(f"policy: {len(solution.alphas)} vectors, {in_line(options.out)}")
     print(json.dumps({"lower": solution.lower, "upper": solution.upper, "seconds": solution.seconds}))
     return 0
 

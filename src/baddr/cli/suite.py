@@ -13,6 +13,7 @@ from baddr.cli.options import Debug, Flat, Out, Watch, Where, engine_of
 from baddr.cli.parse import parse
 from baddr.cli.progress import whole_progress
 from baddr.errors import UserError
+from baddr.lab.output import in_line
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _add(options: Suite) -> int:
     folder = SuiteFolder(options.out)
     domains = add(folder, options.add, options.name, options.domains)
     write_scoreboard(folder)
-    print(f"{options.name} is on the scoreboard of {folder.path}, on {', '.join(domains)}.")
+    print(f"{options.name} is on the scoreboard of {in_line(folder.path)}, on {', '.join(domains)}.")
     return 0
 
 
@@ -111,7 +112,9 @@ def _join(options: Suite) -> int:
         missing = join(folder, [SuiteFolder(path) for path in options.join])
         write_scoreboard(folder)
     if missing:
-        print(f"{missing} part(s) were not computed yet: `baddr resume {folder.path}` computes them.")
+        print(
+            f"{missing} part(s) were not computed yet: `baddr resume {in_line(folder.path)}` computes them."
+        )
     return finish(folder, sum(bool(found["failures"]) for found in folder.read_parts()["parts"].values()))
 
 
@@ -152,7 +155,7 @@ def finish(folder: Any, failed: int) -> int:
             to = scores["episodes_to_.9"][0]
             when = "never" if to is None else f"after {to:.0f} episodes"
             print(f"  {agent:12s} score {value:6.2f} [{low:.2f}, {high:.2f}], .9 {when}")
-    print(f"scoreboard: {folder.path / 'suite.html'}")
+    print(f"scoreboard: {in_line(folder.path / 'suite.html')}")
     if failed:
         print(f"baddr: some runs of {failed} part(s) failed; manifest.json names them.", file=sys.stderr)
     return 3 if failed else 0

@@ -7,6 +7,7 @@ from baddr.domains.catalog import entry
 from baddr.files.manifest import gaps_of
 from baddr.files.store import Folder, load_results
 from baddr.lab.experiment import AnyExperiment
+from baddr.lab.output import in_line
 
 
 def describe_plan(experiment: AnyExperiment, estimate: dict[str, Any]) -> str:
@@ -121,7 +122,7 @@ def summary(experiment: AnyExperiment, folder: Folder, results: dict[str, Any]) 
         lines.append(f"    {which:18s} {mean.value:9.3f}   {mean.interval}")
     manifest = folder.read_manifest()
     lines += _about_prior(manifest) + _about_depletion(results)
-    lines.append(f"  wall time {manifest['wall_seconds']:.0f} s; results in {folder.path}")
+    lines.append(f"  wall time {manifest['wall_seconds']:.0f} s; results in {in_line(folder.path)}")
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from baddr.cli.options import Config, Debug, Device, DryRun, Flat, Level, Out
 from baddr.cli.parse import parse_with_domain
 from baddr.cli.summary import describe_plan, finish
 from baddr.errors import UserError
+from baddr.lab.output import in_line
 from baddr.lab.progress import progress
 
 E = TypeVar("E")
@@ -103,7 +104,7 @@ def _compute(root: Path, parts: list[Any]) -> int:
     codes = []
     for number, part in enumerate(parts):
         if sweep.is_complete(part):
-            print(f"{part.folder.path} is complete.")
+            print(f"{in_line(part.folder.path)} is complete.")
             continue
         title = f"{number + 1} of {len(parts)}, {sweep.label(part.combination)}"
         try:

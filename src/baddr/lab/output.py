@@ -23,6 +23,11 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode()
 
 
+def in_line(path: object) -> str:
+    """A path as a part of a printed line."""
+    return visible(str(path), lines=False)
+
+
 def sentence(text: object) -> str:
     """An error or a warning: in one line, and not too long."""
     said = visible(str(text), lines=False)
