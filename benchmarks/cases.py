@@ -1,10 +1,10 @@
 """An agent at some settings, with beliefs and an observation to work on: what the benchmarks time."""
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -12,16 +12,23 @@ from jaxtyping import Array
 from timing import time_and_result
 
 from baddr import prng
+from baddr.agents.life import STEP_LEVEL
 from baddr.core.agent import Agent
 from baddr.core.filters import Rejection
 from baddr.core.particles import Particles
 from baddr.core.pomdp import Transition
+from baddr.fast.compiler import jit
 from baddr.fast.loops import one_by_one
 from baddr.fast.search import FastSearch
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.engine import Local
 from baddr.lab.experiment import AnyExperiment
 from baddr.lab.runner import sized
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As the real steps of a run are."""
+    return jit(function, STEP_LEVEL, True)
 
 
 class Case(NamedTuple):
@@ -72,7 +79,7 @@ def fresh_cache() -> tempfile.TemporaryDirectory:
 def time_plan(case: Case, **options: Any) -> tuple[float, int]:
     """Seconds of a plan of all runs, and its simulated steps."""
     left = jnp.full((case.runs,), case.agent.gba.horizon, jnp.int32)
-    plan = eqx.filter_jit(lambda agent, keys, beliefs: agent.plan(keys, beliefs, left))
+    plan = compiled(lambda agent, keys, beliefs: agent.plan(keys, beliefs, left))
     seconds, found = time_and_result(plan, case.agent, case.keys, case.beliefs, **options)
     return seconds, int(found.num_steps.sum())
 
@@ -86,12 +93,12 @@ def time_roots(case: Case, **options: Any) -> float:
         _, (s, draws) = one_by_one(lambda key, b: planner.how.roots(agent.gba, key, b))(keys, beliefs)
         return s, planner.prepare(agent.gba, beliefs, draws)
 
-    return time_and_result(eqx.filter_jit(draw), case.agent, case.keys, case.beliefs, **options)[0]
+    return time_and_result(compiled(draw), case.agent, case.keys, case.beliefs, **options)[0]
 
 
 def time_update(case: Case, **options: Any) -> tuple[float, float]:
     """Seconds of a belief update of all runs, and the mean number of rounds of proposals."""
-    update = eqx.filter_jit(
+    update = compiled(
         lambda agent, keys, beliefs, a, o: one_by_one(agent.update)(
             keys, beliefs, a, o, jnp.zeros(a.shape, bool)
         )
@@ -115,5 +122,5 @@ def time_learning(case: Case, **options: Any) -> float:
         steps = Transition(s, a, s, o)
         return agent.gba.models.update(keys, belief.states.theta, i, steps, jnp.array(True))
 
-    compiled = eqx.filter_jit(lambda agent, *rest: one_by_one(lambda *one: learn(agent, *one))(*rest))
-    return time_and_result(compiled, case.agent, case.keys, case.beliefs, case.a, case.o, **options)[0]
+    learned = compiled(lambda agent, *rest: one_by_one(lambda *one: learn(agent, *one))(*rest))
+    return time_and_result(learned, case.agent, case.keys, case.beliefs, case.a, case.o, **options)[0]

@@ -13,10 +13,10 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+from cases import compiled
 
 from baddr import prng
 from baddr.fast.compiler import compile_small_loops
@@ -62,8 +62,8 @@ def main() -> None:
         for runs in options.batches:
             keys = jr.split(prng.key(0), runs)
             beliefs = jax.vmap(agent.initial_belief)(keys)
-            plan = eqx.filter_jit(lambda agent, k, b: agent.plan(k, b, jnp.full(k.shape, 30)))
-            update = eqx.filter_jit(lambda agent, k, b, a, o: jax.vmap(agent.update)(k, b, a, o))
+            plan = compiled(lambda agent, k, b: agent.plan(k, b, jnp.full(k.shape, 30)))
+            update = compiled(lambda agent, k, b, a, o: jax.vmap(agent.update)(k, b, a, o))
             seconds, found = median_seconds(plan, agent, keys, beliefs)
             listen, heard = jnp.full((runs,), 2, jnp.int32), jnp.zeros((runs, 1), jnp.int32)
             learning, _ = median_seconds(update, agent, keys, beliefs, listen, heard)

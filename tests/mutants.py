@@ -1447,6 +1447,13 @@ MUTANTS = [
         "test_pool.py::likelihood_of_the_history",
     ),
     Mutant(
+        "sums are left to a library",
+        "fast",
+        "passes | known_to_xla() |",
+        "passes |",
+        "test_loops.py::business",
+    ),
+    Mutant(
         "copies of a member count twice",
         "posteriors",
         "return 1 / jnp.sum(weights * distinct_weights(theta.who[0], weights)), weights.shape[0]",

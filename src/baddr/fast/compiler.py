@@ -12,6 +12,11 @@ from baddr.fast.tuning import SMALL_LOOP_BYTES, SMALL_PROGRAM_BYTES
 # spin beside the ones that train or compute other runs (steps of tiger took a third more of the cores, and
 # its training twice as much). The other turns a sum into one of partial sums, a kernel more for each.
 NOT_FOR_SMALL = "cpu-parallel-task-assigner,tree_reduction_rewriter"
+# XLA leaves products and sums to a library, YNNPACK. A sum takes it some 100 us, however small it is, and a
+# loop that calls it does not become one function. So it is to have products only.
+SUMS_ARE_OURS = {
+    "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
+}
 SMALL_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
 LEVEL = "xla_backend_optimization_level"
 
@@ -46,7 +51,20 @@ def options(level: int, small: bool) -> dict[str, Any] | None:
     if not on_cpu():
         return None
     asked = LEVEL in os.environ.get("XLA_FLAGS", "")
-    return {"xla_disable_hlo_passes": NOT_FOR_SMALL if small else ""} | ({} if asked else {LEVEL: level})
+    passes = {"xla_disable_hlo_passes": NOT_FOR_SMALL if small else ""}
+    return passes | known_to_xla() | ({} if asked else {LEVEL: level})
+
+
+@functools.cache
+def known_to_xla() -> dict[str, str]:
+    """`SUMS_ARE_OURS`, where this version of XLA takes it: a program of one number says so."""
+    import jax
+
+    try:
+        jax.jit(lambda: 0.0, compiler_options=SUMS_ARE_OURS).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return SUMS_ARE_OURS
 
 
 @functools.cache

@@ -34,7 +34,7 @@ from baddr.posteriors.dropout import (
 from baddr.posteriors.settings import Network, Pretrain, training_settings
 from baddr.prng import uniform_integers
 
-CODE_VERSION = 3  # raise it when the same settings train another prior: the cached ones are then not found
+CODE_VERSION = 4  # raise it when the same settings train another prior: the cached ones are then not found
 NUM_TEST_SAMPLES = 4096
 NUM_TEST_MASKS = 64
 TESTED_AT_ONCE = 64  # samples, under the same masks

@@ -32,7 +32,7 @@ from baddr.posteriors.settings import LatentSettings, Network, Pretrain
 from baddr.prng import uniform_integers
 
 UNTRAINED = ("model", "width", "max_gap")  # settings that networks do not depend on
-CODE_VERSION = 2  # raise it when the same settings train another prior
+CODE_VERSION = 3  # raise it when the same settings train another prior
 SPEED = 10.0  # of the simulators' z against the networks: a step moves few of them
 EACH = 32  # samples of a simulator in a step
 LONGEST_BLOCK = 512  # steps: a Ctrl-C waits for the block that runs
