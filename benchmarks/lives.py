@@ -12,7 +12,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from timing import clock
 
 from baddr import prng
-from baddr.core.agent import Agent, StepKeys, act, step_keys
+from baddr.core.agent import Agent
+from baddr.core.life import StepKeys, act, step_keys
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan
 from baddr.core.pomdp import POMDP

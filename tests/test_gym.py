@@ -17,9 +17,10 @@ from gymnasium.utils.env_checker import check_env
 from baddr import gym, prng
 from baddr.bench.folder import Suite
 from baddr.bench.outside import add, outside
-from baddr.core.agent import Agent, state_marginals
+from baddr.core.agent import Agent
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.life import state_marginals
 from baddr.domains import tiger
 from baddr.errors import UserError
 from baddr.fast.runs import advance, start

@@ -14,8 +14,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Int64, Key, PyTree
 
 from baddr import prng
-from baddr.core.agent import Agent, step_keys
+from baddr.core.agent import Agent
 from baddr.core.belief_update import Info
+from baddr.core.life import step_keys
 from baddr.core.particles import Particles
 from baddr.core.planner import best_action
 from baddr.core.pomdp import POMDP, Action, Observation, State

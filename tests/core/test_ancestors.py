@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.core import agent as life
+from baddr.core import life
 from baddr.core.agent import Agent
 from baddr.core.filters import Importance, Rejection
 from baddr.core.gba_pomdp import GBAPOMDP
@@ -73,7 +73,7 @@ def test_a_particle_without_weight_counts_no_more():
     from baddr.core.particles import Particles
 
     belief = Particles((), jnp.array([-jnp.inf, -jnp.inf, 0.0, -1.0]))
-    assert int(life.num_distinct(jnp.array([0, 1, 2, 2]), belief)) == 1
+    assert int(life.num_living(jnp.array([0, 1, 2, 2]), belief)) == 1
     moved = life.Moves(jnp.int32(1), jnp.int32(0), jnp.int32(4))
     assert life.since_move(jnp.array([2, 2, 2, 2]), moved).tolist() == [0, 1, 2, 3]
 

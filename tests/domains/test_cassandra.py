@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baddr import prng
-from baddr.core.agent import Agent, state_marginals
+from baddr.core.agent import Agent
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.life import state_marginals
 from baddr.domains.cassandra import format as cassandra
 from baddr.domains.cassandra import make_domain
 from baddr.domains.cassandra.format import Model, parse, read, read_header, to_text, write

@@ -15,7 +15,7 @@ import pytest
 from helpers import same_trees, untrained, untrained_latent
 
 from baddr import prng
-from baddr.core import agent as life
+from baddr.core import life
 from baddr.core.agent import Agent
 from baddr.core.belief_update import initial_belief, next_episode
 from baddr.core.filters import Importance, Rejection
@@ -197,7 +197,7 @@ def lives(name: str, how, planner) -> tuple[Agent, Agent]:
     ],
 )
 def test_the_life_of_one_run_is_that_of_a_run_among_several(name, how, planner):
-    """Three runs of two episodes, each alone by `core.agent` and together by `fast.runs`."""
+    """Three runs of two episodes, each alone by `core.life` and together by `fast.runs`."""
     world = problems()[name][0]
     alone, fast = lives(name, how, planner)
     keys, two = jr.split(prng.key(3), 3), jnp.int32(2)

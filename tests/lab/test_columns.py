@@ -1,6 +1,6 @@
 """Every column is of one kind, and nobody else names them."""
 
-from baddr.core.agent import Tally
+from baddr.core.life import Tally
 from baddr.lab import columns
 from baddr.lab.chunk import Work, no_rows
 from baddr.lab.experiment import preset

@@ -12,10 +12,11 @@ import pytest
 from searches import TIGER, TRUE
 
 from baddr import exact, prng
-from baddr.core.agent import Agent, start, step
+from baddr.core.agent import Agent
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
+from baddr.core.life import start, step
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan, best_action
 from baddr.core.pomdp import Dynamics, Table

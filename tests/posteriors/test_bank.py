@@ -9,10 +9,11 @@ import pytest
 
 from baddr import exact, prng
 from baddr.agents.members import refuse_large, with_reach
-from baddr.core.agent import Agent, Outcome, Remembered, learn, step_keys
+from baddr.core.agent import Agent
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.life import Outcome, Remembered, learn, step_keys
 from baddr.core.models import EachAlone
 from baddr.core.pomdp import Table, Transition
 from baddr.domains import tiger

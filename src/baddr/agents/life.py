@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
 from baddr import prng
-from baddr.core.agent import Agent, Run, Step
+from baddr.core.agent import Agent
 from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.life import Run, Step
 from baddr.core.pomdp import POMDP
 from baddr.errors import UserError
 from baddr.fast.belief_tree import FastTree

@@ -25,10 +25,10 @@ from baddr.agents.check import (
     planner_structure,
     posterior_structure,
 )
-from baddr.core.agent import is_finite
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Filter
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
+from baddr.core.life import is_finite
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan, Planner
 from baddr.core.posterior import Posterior, Theta, sample

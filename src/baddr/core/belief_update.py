@@ -123,7 +123,7 @@ def importance_sampling(
     return after, Info(
         effective_sample_size=after.effective_sample_size(),
         acceptance_rate=jnp.exp(log_evidence),
-        distinct_ancestors=_num_distinct(ancestors, n),
+        distinct_ancestors=num_distinct(ancestors, n),
         resampled=resample,
         num_filled=jnp.zeros((), jnp.int32),
         impossible=impossible,
@@ -211,7 +211,7 @@ def rejection_sampling(
     return Particles(AugmentedState(s_next, theta), log_weights), Info(
         effective_sample_size=jnp.float32(n),
         acceptance_rate=found.number_kept / (jnp.maximum(found.number, 1) * tries * n),
-        distinct_ancestors=_num_distinct(ancestors, n),
+        distinct_ancestors=num_distinct(ancestors, n),
         resampled=jnp.array(True),
         num_filled=n - num_kept,
         impossible=impossible,
@@ -266,5 +266,6 @@ def select(condition: Yes, yes: PyTree, no: PyTree) -> Any:
     return jax.tree.map(lambda x, y: jnp.where(condition, x, y), yes, no)
 
 
-def _num_distinct(indices: Int[Array, " n"], n: int) -> Int[Array, ""]:
-    return jnp.sum(jnp.zeros((n,), jnp.int32).at[indices].set(1), dtype=jnp.int32)
+def num_distinct(indices: Int[Array, " _"], n: int) -> Int[Array, ""]:
+    """How many of 0 ... n - 1 are among them."""
+    return jnp.sum(jnp.zeros((n,), jnp.int32).at[indices].set(1, mode="drop"), dtype=jnp.int32)

@@ -1,5 +1,4 @@
-"""Belief updates by particles as values: what is chosen about them. Their maths is in `belief_update`. Needs
-no JAX."""
+"""Belief updates by particles: what is chosen about them. `belief_update` has their maths. Needs no JAX."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -33,11 +32,32 @@ class Filter(Protocol):
         ...
 
 
+class _Sampling:
+    """What both built-in filters have."""
+
+    algorithm: ClassVar[str]  # a function of `belief_update`
+    tells_ancestors: ClassVar[bool] = True  # `Info.ancestors`: whose child each particle is
+
+    def update(
+        self,
+        key: Any,
+        gba: "GBAPOMDP",
+        belief: "Particles",
+        a: Any,
+        o: Any,
+        learn: Any = True,
+        active: Any = True,
+    ) -> "tuple[Particles, Info]":
+        from baddr.core import belief_update
+
+        return getattr(belief_update, self.algorithm)(key, gba, belief, a, o, self, learn, active)
+
+
 @dataclass(frozen=True)
-class Importance:
+class Importance(_Sampling):
     """Importance sampling: every particle steps and is weighed by p(o | s, a, s'; D)."""
 
-    tells_ancestors: ClassVar[bool] = True  # `Info.ancestors`: whose child each particle is
+    algorithm: ClassVar[str] = "importance_sampling"
 
     num_particles: int = 1024
     """Particles in the belief."""
@@ -68,26 +88,12 @@ class Importance:
             (self.tries == 1 or not self.weight_after_update, "filter.weight-after-update needs tries 1"),
         )
 
-    def update(
-        self,
-        key: Any,
-        gba: "GBAPOMDP",
-        belief: "Particles",
-        a: Any,
-        o: Any,
-        learn: Any = True,
-        active: Any = True,
-    ) -> "tuple[Particles, Info]":
-        from baddr.core.belief_update import importance_sampling
-
-        return importance_sampling(key, gba, belief, a, o, self, learn, active)
-
 
 @dataclass(frozen=True)
-class Rejection:
+class Rejection(_Sampling):
     """Rejection sampling (Alg. 1): particles propose (s', o~), and those with o~ = o are kept."""
 
-    tells_ancestors: ClassVar[bool] = True  # `Info.ancestors`: whose child each particle is
+    algorithm: ClassVar[str] = "rejection_sampling"
 
     num_particles: int = 1024
     """Particles in the belief."""
@@ -109,20 +115,6 @@ class Rejection:
             (1 <= self.history <= MOST_STEPS, f"filter.history must lie between 1 and {MOST_STEPS:,}"),
             (self.max_tries >= 1, "filter.max-tries must be at least 1"),
         )
-
-    def update(
-        self,
-        key: Any,
-        gba: "GBAPOMDP",
-        belief: "Particles",
-        a: Any,
-        o: Any,
-        learn: Any = True,
-        active: Any = True,
-    ) -> "tuple[Particles, Info]":
-        from baddr.core.belief_update import rejection_sampling
-
-        return rejection_sampling(key, gba, belief, a, o, self, learn, active)
 
 
 FILTERS = {kind.__name__.lower(): f"baddr.core.filters:{kind.__name__}" for kind in (Importance, Rejection)}

@@ -35,8 +35,7 @@ class Family(NamedTuple):
 def rejection_sampling(
     random: Random, family: Family, belief: Sequence[Particle], a: int, o: Hashable
 ) -> list[Particle]:
-    """Alg. 1: propose from random particles, keep what gives o, and learn from it; until there are as
-    many."""
+    """Alg. 1: propose from random particles, keep what gives o and learn from it, until there are n."""
     kept: list[Particle] = []
     while len(kept) < len(belief):
         s, theta = belief[int(random.integers(len(belief)))]
@@ -84,8 +83,7 @@ class Search(NamedTuple):
 def po_uct(
     random: Random, search: Search, root: Callable[[Random], tuple[Any, Any]], num_simulations: int
 ) -> tuple[Node, dict[tuple, Node]]:
-    """Alg. 2: `root` draws the (s, D) of a simulation, which keeps D to its end. The root's node, and the
-    tree."""
+    """Alg. 2: `root` draws a simulation's (s, D); it keeps D to its end. The root's node, and the tree."""
     tree = {(): _empty(search)}
     for _ in range(num_simulations):
         s, D = root(random)

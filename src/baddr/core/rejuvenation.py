@@ -51,4 +51,4 @@ class Rejuvenation(eqx.Module):
         where: Callable[..., Any],
     ) -> tuple[tuple[Particles, PyTree], Moves]:
         """After the step that `ended` an episode: the belief and the memory, and what was moved. `where` is
-        `agent.masked`, or what does the same faster."""
+        `life.masked`, or what does the same faster."""

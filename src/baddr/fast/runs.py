@@ -1,4 +1,4 @@
-"""The life of many runs: `core.agent`, stage by stage over all of them.
+"""The life of many runs: `core.life`, stage by stage over all of them.
 
 On a CPU a stage goes from run to run; loops over few bytes are each compiled into one function. A run whose
 episode ended starts the next at once, so none waits for another.
@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from baddr.core import agent as life
-from baddr.core.agent import Agent, Mind, Outcome, Run, Step, StepKeys
+from baddr.core import life
+from baddr.core.agent import Agent
+from baddr.core.life import Mind, Outcome, Run, Step, StepKeys
 from baddr.core.particles import tree_at_index
 from baddr.core.planner import Plan
 from baddr.core.pomdp import POMDP
@@ -46,7 +47,7 @@ def _advance(
 
 
 def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
-    """`core.agent.step` of every run."""
+    """`core.life.step` of every run."""
     active = (runs.episode < num_episodes) & ~runs.failed
     keys = one_by_one(life.step_keys)(runs.key, runs.episode, runs.t)
     plan = agent.plan(keys.plan, runs.belief, world.horizon - runs.t, active, runs.prepared)
@@ -118,7 +119,7 @@ def _of_a_word(dtype: Any) -> Any:
 def if_any(
     function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree, few: bool = False
 ) -> Any:
-    """`core.agent.masked`, but under `vmap` the function runs only if anybody needs it; where `few` do, for
+    """`core.life.masked`, but under `vmap` the function runs only if anybody needs it; where `few` do, for
     blocks of those alone."""
 
     def either(function: Callable[..., Any], needed: Bool[Array, ""], arguments: PyTree) -> Any:

@@ -21,7 +21,7 @@ from jaxtyping import Array, Int, PyTree
 
 from baddr import prng
 from baddr.agents.life import Arrays, BayesianLife, Failure, Life, run_keys
-from baddr.core.agent import Mind, Run, own_roots
+from baddr.core.life import Mind, Run, own_roots
 from baddr.errors import UserError
 from baddr.fast.compiler import jit, options
 from baddr.files.store import Folder

@@ -12,8 +12,9 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from baddr.core.agent import Agent, state_marginals
+from baddr.core.agent import Agent
 from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.life import state_marginals
 from baddr.core.particles import Particles, mass_of
 from baddr.core.planner import best_action
 from baddr.core.pomdp import POMDP, feature_vector

@@ -15,8 +15,9 @@ import numpy as np
 from jaxtyping import Array, Key, PyTree
 
 from baddr import prng
-from baddr.core.agent import Agent, state_marginals
+from baddr.core.agent import Agent
 from baddr.core.belief_update import Info
+from baddr.core.life import state_marginals
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan, best_action
 from baddr.core.pomdp import feature_vector
