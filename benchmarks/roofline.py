@@ -143,8 +143,8 @@ def measure(names: list[str], runs: int, batches: int) -> None:
 def campaign() -> None:
     """Real steps of every agent on every domain, over all figures at the paper's numbers of runs."""
     from baddr.agents.base import Bayesian
-    from baddr.paper.figures import FIGURES, Sizes
-    from baddr.paper.reproduce import parts
+    from baddr.paper.figures import FIGURES, parts
+    from baddr.paper.figures.figure import Sizes
 
     totals: dict[tuple[str, str], float] = {}
     for experiment, timed in parts(list(FIGURES.values()), Sizes("paper")).values():

@@ -19,7 +19,9 @@ from baddr.paper.claims import (
     what_decides,
     with_worst,
 )
-from baddr.paper.figures import CRASH, FIGURES, TIGER, Sizes
+from baddr.paper.figures import FIGURES
+from baddr.paper.figures.by_domain import CRASH, TIGER
+from baddr.paper.figures.figure import Sizes
 
 CASES = 300  # per size; where "held" is wrong in 1 % of them, 5 % is 7 standard errors more
 

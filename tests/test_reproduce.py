@@ -19,11 +19,15 @@ from scipy import stats
 
 import baddr
 from baddr.cli import main
+from baddr.domains.tiger.settings import TigerSettings
 from baddr.lab import statistics
 from baddr.lab.statistics import Estimate
-from baddr.paper import claims, figures, pictures, report, reproduce
+from baddr.paper import claims, pictures, report, reproduce
 from baddr.paper.claims import Claim, Data, Finding
-from baddr.paper.figures import FIGURES, Curve, Figure, Sizes, part_name, parts
+from baddr.paper.figures import FIGURES, by_domain, parts
+from baddr.paper.figures.curves import curve
+from baddr.paper.figures.d import COUNTS_9_LANES
+from baddr.paper.figures.figure import Curve, Figure, Sizes, part_name
 from baddr.paper.reproduce import Reproduction, Request
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
@@ -165,7 +169,7 @@ def test_figures_share_what_they_have_in_common():
 
 
 def test_an_ensemble_is_an_experiment_with_its_own_seed():
-    curve = figures.tiger_networks(replace(QUICK, seed=7), "filtering", 8)
+    curve = by_domain.tiger_networks(replace(QUICK, seed=7), "filtering", 8)
     experiments = list(curve.parts().values())
     assert [e.seed for e in experiments] == list(range(7, 7 + curve.ensembles))
     assert len({replace(e, seed=0) for e in experiments}) == 1
@@ -174,24 +178,24 @@ def test_an_ensemble_is_an_experiment_with_its_own_seed():
 
 def test_sizes_as_asked_for():
     few = Sizes(runs=10, episodes=5, ensembles=4)
-    curve = figures.tiger_baddr(few)
+    curve = by_domain.tiger_baddr(few)
     assert (curve.experiment.runs, curve.experiment.episodes, curve.ensembles) == (3, 5, 4)
-    learner = figures.tiger_dpfrl(replace(PAPER, runs=256))
+    learner = by_domain.tiger_dpfrl(replace(PAPER, runs=256))
     assert learner.experiment.runs == 10 and learner.experiment.episodes == 40_000
-    whole = figures.tiger_networks(PAPER, "baddr", 8)
+    whole = by_domain.tiger_networks(PAPER, "baddr", 8)
     assert whole.experiment.runs * whole.ensembles == 7500 and whole.experiment.episodes == 400
 
 
 def test_paper_sizes_are_those_of_the_appendix():
     sizes = {
-        c.name: (c.experiment.runs * c.ensembles, c.experiment.episodes) for c in figures.figure_c(PAPER)
+        c.name: (c.experiment.runs * c.ensembles, c.experiment.episodes) for c in FIGURES["c"].curves(PAPER)
     }
     assert set(sizes.values()) == {(35000, 500)}
-    curve = figures.figure_d(PAPER)[0]
+    curve = FIGURES["d"].curves(PAPER)[0]
     nine = replace(curve.experiment, runs=curve.experiment.runs * curve.ensembles)
     assert curve.ensembles == claims.FEWEST_ENSEMBLES
     assert (nine.runs, nine.episodes, nine.settings.network.hidden, nine.domain.lanes) == (300, 300, 256, 9)
-    rooms = {c.experiment.domain.size: c.experiment.domain.forward_length for c in figures.figure_g(PAPER)}
+    rooms = {c.experiment.domain.size: c.experiment.domain.forward_length for c in FIGURES["g"].curves(PAPER)}
     assert rooms == {8: 4, 16: 4, 32: 8}
 
 
@@ -225,7 +229,7 @@ def test_the_tables_of_nine_lanes_are_counted_right():
     from baddr.domains.road_racing import make_domain
     from baddr.posteriors.factored import num_counts
 
-    assert num_counts(make_domain(lanes=9).graphs["figure"], "true") == figures.COUNTS_9_LANES
+    assert num_counts(make_domain(lanes=9).graphs["figure"], "true") == COUNTS_9_LANES
 
 
 # What is drawn. Made-up returns: curve i has i + e / 100 in episode e, and ensemble s adds s / 10.
@@ -387,12 +391,10 @@ def toy_curves(sizes: Sizes) -> tuple[Curve, ...]:
         return replace(curve, experiment=small)
 
     style = ("#0072B2", "-", "o")
-    chance = figures.curve(
-        sizes, "baddr", "chance", figures.TigerSettings(), "random", {"runs": 4, "episodes": 200}, style=style
+    chance = curve(
+        sizes, "baddr", "chance", TigerSettings(), "random", {"runs": 4, "episodes": 200}, style=style
     )
-    bound = figures.curve(
-        sizes, "pomcp", "POMCP", figures.TigerSettings(), "pomcp", {"runs": 4, "episodes": 10}
-    )
+    bound = curve(sizes, "pomcp", "POMCP", TigerSettings(), "pomcp", {"runs": 4, "episodes": 10})
     return toy(chance), toy(bound)
 
 

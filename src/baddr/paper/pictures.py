@@ -18,7 +18,8 @@ from baddr.lab.statistics import (
     per_run,
 )
 from baddr.paper.claims import Data, accuracy, block_means, reached
-from baddr.paper.figures import TABLE, Curves, Figure, Sizes
+from baddr.paper.figures.episodes import TABLE
+from baddr.paper.figures.figure import Curves, Figure, Sizes
 from baddr.paper.optima import optimum
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from baddr.agents.kinds import kind_of
 from baddr.lab.statistics import Estimate, estimate, interquartile_mean
 from baddr.paper.claims import FEWEST_ENSEMBLES, FEWEST_RUNS, Data, Finding, block_means, what_decides
-from baddr.paper.figures import Curve, Figure, Sizes, part_name
+from baddr.paper.figures.figure import Curve, Figure, Sizes, part_name
 
 Block = tuple[Any, ...]
 MARKS = {"held": "✓ held", "not held": "✗ not held", "undecided": "? undecided"}

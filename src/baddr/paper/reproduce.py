@@ -29,7 +29,8 @@ from baddr.files.writing import write
 from baddr.lab.experiment import AnyExperiment, of_folder, to_config
 from baddr.lab.progress import amount
 from baddr.paper.claims import FEWEST_STEPS, Data
-from baddr.paper.figures import Figure, Sizes, chosen, part_name, parts
+from baddr.paper.figures import chosen, parts
+from baddr.paper.figures.figure import Figure, Sizes, part_name
 
 TIMED_SECONDS = 10.0  # that a part of the run-time comparison times steps for
 TIMED_STEPS = 40  # at most
