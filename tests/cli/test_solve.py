@@ -26,6 +26,7 @@ def test_the_last_line_is_json_and_the_policy_a_file(capsys, tmp_path) -> None:
     assert code == 0 and list(found) == ["lower", "upper", "seconds"]
     assert 0 <= found["upper"] - found["lower"] <= 1e-3 and found["lower"] == pytest.approx(19.3713, abs=2e-3)
     assert "2 states, 3 actions, 2 observations, for ever" in lines[0]
+    assert "acting for ever, discounted by 0.95; episodes of 50 steps" in lines[1]
     with np.load(tmp_path / "policy.npz") as policy:
         assert policy["alphas"].shape == (len(policy["actions"]), 2) and not policy["steps_left"].any()
         assert json.loads(str(policy["about"]))["domain"].endswith("tiger.pomdp")
@@ -42,6 +43,13 @@ def test_a_domain_has_its_own_horizon_and_settings(capsys) -> None:
     assert code == 0 and lines[0].endswith("2 steps")
     # Listening twice costs 1.5. Opening a door after one listen: -1 + .5 (10 * .85 - 100 * .15) = -4.25.
     assert found["lower"] == pytest.approx(-1.5) and found["upper"] == pytest.approx(-1.5)
+
+
+def test_a_file_with_a_discount_of_one_is_solved_for_its_episodes(capsys) -> None:
+    flags = ["--domain.discount", 1, "--domain.horizon", 2]
+    code, lines, _ = solved(capsys, EXAMPLES / "tiger.pomdp", *flags)
+    assert code == 0 and lines[0].endswith("2 steps") and "that of episodes of 2 steps" in lines[1]
+    assert json.loads(lines[-1])["lower"] == pytest.approx(-2)  # of listening twice
 
 
 def test_it_stops_after_the_time_and_says_so(capsys) -> None:
@@ -63,7 +71,6 @@ def test_a_start_that_is_estimated_is_said(capsys) -> None:
         (["tiger", "--seconds", "0"], "--seconds must be positive"),
         (["tiger", "--out", "policy.txt"], "ends in .npz"),
         (["tiger", "--domain.discount", "2"], "domain.discount must lie in"),
-        ([EXAMPLES / "tiger.pomdp", "--domain.discount", "1"], "discount below 1"),
         (["nothing.pomdp"], "There is no file"),
         ([], "Name a domain first"),
     ],

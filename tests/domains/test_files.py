@@ -15,8 +15,10 @@ from baddr.domains.cassandra.format import dense, parse, parse_sparse, read, rea
 from baddr.domains.cassandra.rules import EVERY, Rules, entries
 from baddr.domains.cassandra.settings import CassandraSettings
 from baddr.domains.cassandra.sparse import file_model
+from baddr.domains.catalog import entry
 from baddr.errors import UserError
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SHARED = Path(__file__).parent.parent.parent.parent / "shared" / "pomdp"
 PUBLIC = sorted(SHARED.glob("*.pomdp*")) if SHARED.is_dir() else []
 TABLES = ("T", "O", "R", "start")
@@ -286,6 +288,8 @@ def test_variables_tables_and_diagrams_of_pomdpx(tmp_path, rocks):
         ("<pomdpx version", '<!DOCTYPE x [<!ENTITY y "z">]><pomdpx version', "declares a document type"),
         ("</pomdpx>", "", "not well-formed XML"),
         ("0.9 0.1 0.2 0.8", "0.9 0.1 0.2", "expected 4 numbers, found 3 words"),
+        ("0.9 0.1 0.2 0.8", "0.9", "expected 4 numbers, found 1 word."),
+        ("<Instance>s1</Instance>", "<Instance>s1 s2</Instance>", "expected 1 value, found 2"),
         ("0.9 0.1", "0.9 0.3", "the row of O for action 'check', state 's0,good' sums to 1.2, not to 1"),
         ("check - -", "check - 7", "'7' is no value of 'sensor'"),
         ("<Parent>do rover_0</Parent>", "<Parent>doo rover_0</Parent>", "'doo' is no variable"),
@@ -299,3 +303,52 @@ def test_mistakes_in_pomdpx_get_a_sentence(tmp_path, old, new, sentence):
     with pytest.raises(UserError) as error:
         rock(tmp_path, ROCK.replace("ROCKS", TABLE).replace(old, new, 1))
     assert sentence in str(error.value) and len(str(error.value)) <= 500
+
+
+def test_pomdpx_is_known_by_its_content(tmp_path):
+    """Whatever its name ends in; so is a text in Cassandra's format."""
+    for start in ("", "\n \t", "<!-- a comment -->"):
+        content = ROCK.replace("ROCKS", TABLE)
+        if start:
+            content = start + content.partition("?>")[2]
+        for name in ("rock.pomdp", "rock.POMDPX"):
+            (tmp_path / name).write_text(content)
+            assert read_header(tmp_path / name).actions == read(tmp_path / name).actions
+            assert entry(str(tmp_path / name)).summary == name
+    wide = ROCK.replace("ROCKS", TABLE).replace("ISO-8859-1", "UTF-16").encode("utf-16")
+    (tmp_path / "wide.pomdp").write_bytes(wide)
+    assert same(read(tmp_path / "wide.pomdp"), read(tmp_path / "rock.pomdp"))
+    text = (EXAMPLES / "tiger.pomdp").read_bytes()
+    (tmp_path / "tiger.pomdpx").write_bytes(text)
+    assert same(read(tmp_path / "tiger.pomdpx"), read(EXAMPLES / "tiger.pomdp"))
+
+
+THIRDS = """discount: .95
+values: reward
+states: 3
+actions: 1
+observations: 3
+start: .33333 .33333 .33333
+T: *
+.33333 .33333 .33333
+.33333 .33333 .33333
+1 0 0
+O: *
+uniform
+"""
+
+
+def test_thirds_with_five_digits_sum_to_one():
+    """In float64 they are off by a little more than 1e-5."""
+    assert parse(THIRDS).T[0, 0].tolist() == parse(THIRDS).start.tolist() == [0.33333] * 3
+    for wrong in (".3333 .33333 .33333", ".33334 .33334 .33334"):
+        with pytest.raises(UserError, match="not to 1"):
+            parse(THIRDS.replace("\n.33333 .33333 .33333", f"\n{wrong}", 1))
+
+
+def test_the_rows_that_are_like_a_wrong_one_are_counted():
+    wrong = THIRDS.replace("\n.33333 .33333 .33333", "\n0 0 .5")
+    with pytest.raises(UserError, match=r"\(1 more row is like it\)"):
+        parse(wrong)
+    with pytest.raises(UserError, match=r"\(2 more rows are like it\)"):
+        parse(wrong.replace("1 0 0", "1 1 0"))

@@ -18,6 +18,8 @@ from baddr.lab.experiment import preset
 from baddr.lab.plots import _figure, draw_optimum
 from baddr.lab.reference import Optimum, References, optimum, prior_only, references
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
 
 def call(capsys, *arguments: object) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as end:
@@ -51,6 +53,14 @@ def test_plot_draws_it(finished, tmp_path, capsys) -> None:
     assert call(capsys, "plot", finished, "--out", other, "--reference", "optimum")[0] == 0
     assert "optimum: -1.95" in other.read_text() and "optimum" not in plain.read_text()
     assert "Learning curves on tiger" in plain.read_text()
+
+
+@pytest.mark.parametrize(("discount", "value"), [(-1.0, -1.95), (1.0, -2.0)])
+def test_the_optimum_of_a_file_is_that_of_its_episodes(discount: float, value: float) -> None:
+    """Not of acting for ever, which is worth 19.37; and with the experiment's discount."""
+    start = preset(str(EXAMPLES / "tiger.pomdp"), "random")
+    small = replace(start, domain=replace(start.domain, horizon=2, discount=discount))
+    assert optimum(small.domain, build_domain(small)) == pytest.approx((value, value))
 
 
 def test_bounds_that_are_apart_are_a_band() -> None:

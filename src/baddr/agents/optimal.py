@@ -34,6 +34,8 @@ class Optimal(AgentSettings, Generic[F]):
 
     def build(self, request: Request) -> Built:
         """Solves first: how many vectors there are is part of the program."""
+        from baddr.domains.cassandra.settings import CassandraSettings
+        from baddr.domains.cassandra.sparse import horizon_to_solve
         from baddr.domains.solving import true_model
         from baddr.posteriors.known import Known
         from baddr.solve.acting import ByVectors
@@ -41,6 +43,8 @@ class Optimal(AgentSettings, Generic[F]):
         from baddr.solve.stored import stored_solution
 
         model, horizon = true_model(request.domain, request.domain_settings)
+        if isinstance(request.domain_settings, CassandraSettings):
+            horizon = horizon_to_solve(request.domain_settings, model)
         budget = Budget(self.solver.precision, trials=self.solver.trials)
         planner = ByVectors(stored_solution(model, budget, horizon))
         prior = known_prior(Known(request.domain.pomdp.dynamics))  # type: ignore[attr-defined]

@@ -27,8 +27,8 @@ E = TypeVar("E")
 class Solve(Generic[E]):
     """Bounds on the optimal value of the true model from its start, and a policy.
 
-    A file is solved for ever (discounted), any other domain for its own horizon. Both bounds hold whenever
-    it stops. The last line of stdout is JSON: {"lower": l, "upper": u, "seconds": t}.
+    A file is solved for ever (discounted), or for its horizon where its discount is 1; any other domain for its
+    own horizon. Both bounds hold whenever it stops. The last line of stdout is JSON: {"lower": l, "upper": u, "seconds": t}.
 
     examples:
       baddr solve tiger
@@ -59,6 +59,8 @@ def main(arguments: Sequence[str]) -> int:
 
     model, horizon = _model(entry, options)
     _tell_sizes(short_name(name), model, horizon)
+    if isinstance(options.domain, CassandraSettings):
+        print(_meaning(options.domain.horizon, model.discount))
     solution = solve(model, Budget(options.precision, options.seconds), horizon, _shown())
     _tell_found(solution, options)
     if options.out is not None:
@@ -84,9 +86,10 @@ def _check(options: Solve[Any]) -> None:
 def _model(entry: Entry, options: Solve[Any]) -> Any:
     """The tables and the horizon; a file needs no JAX."""
     if isinstance(options.domain, CassandraSettings):
-        from baddr.domains.cassandra.sparse import file_model
+        from baddr.domains.cassandra.sparse import file_model, horizon_to_solve
 
-        return file_model(options.domain), None
+        model = file_model(options.domain)
+        return model, horizon_to_solve(options.domain, model)
     from baddr.lab.device import prepare
 
     prepare(options.device)
@@ -104,6 +107,19 @@ def _tell_sizes(name: str, model: Any, horizon: int | None) -> None:
     print(f"{name}: {sizes} observations, {'for ever' if horizon is None else f'{horizon} steps'}")
     if not model.start_is_exact:
         print("the distribution of the first state is estimated from draws: give the POMDP a `start`")
+
+
+def _meaning(horizon: int, discount: float) -> str:
+    """What a file's value is that of: a file has no horizon, but its episodes do."""
+    if discount < 1:
+        return (
+            f"the value is that of acting for ever, discounted by {discount:g}; episodes of "
+            f"{horizon} steps (--domain.horizon) have another one, which --reference optimum shows"
+        )
+    return (
+        f"the value is that of episodes of {horizon} steps (--domain.horizon): with a discount of 1 that of "
+        "acting for ever may be infinite"
+    )
 
 
 def _tell_found(solution: Any, options: Solve[Any]) -> None:

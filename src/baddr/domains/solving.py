@@ -14,10 +14,10 @@ from baddr.solve.model import SparseModel, from_tables
 
 
 def true_model(domain: Domain, settings: Any = None) -> tuple[SparseModel, int | None]:
-    """The tables of the truth, and the horizon. A file has none, and its numbers come from the file."""
+    """The tables of the truth, and how many steps an episode has. A file's numbers come from the file."""
     pomdp = domain.pomdp
     if isinstance(settings, CassandraSettings):
-        return file_model(settings), None
+        return file_model(settings), pomdp.horizon
     if isinstance(pomdp, Finite) and isinstance(pomdp.dynamics, Table):
         return finite_model(pomdp, pomdp.dynamics), pomdp.horizon
     return sparse_model(pomdp), pomdp.horizon

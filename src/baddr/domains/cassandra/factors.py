@@ -143,7 +143,8 @@ def _add_entry(table: Rules, entry: Element, variables: tuple[Variable, ...], wr
         raise wrong(entry, "an <Entry> needs an <Instance> and a <ProbTable> or <ValueTable>")
     words = instance.words
     if len(words) != len(variables):
-        raise wrong(instance, f"expected {len(variables)} values, found {len(words)}")
+        n = len(variables)
+        raise wrong(instance, f"expected {n} value{'s' * (n > 1)}, found {len(words)}")
     free = [i for i, word in enumerate(words) if word == "-"]
     index = [_value(word, variable, instance, wrong) for word, variable in zip(words, variables, strict=True)]
     shape = tuple(variables[i].size for i in free)
@@ -178,7 +179,7 @@ def _numbers(
     if words == ["identity"] and len(shape) == 2 and shape[0] == shape[1]:
         return np.eye(shape[0])
     if len(words) != n or not all(map(NUMBER.fullmatch, words)):
-        raise wrong(element, f"expected {n} number{'s' * (n > 1)}, found {len(words)} words")
+        raise wrong(element, f"expected {n} number{'s' * (n > 1)}, found {len(words)} word{'s' * (len(words) != 1)}")
     found = np.array(words, np.float64).reshape(shape)
     if element.tag == "ProbTable" and not np.all((found >= 0) & (found <= 1)):
         raise wrong(element, "a probability lies in [0, 1]")

@@ -7,6 +7,7 @@ ones. docs/cassandra.md has the grammar.
 
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +36,8 @@ __all__ = [
     "write",
 ]
 
+FIRST_BYTES = 2**12  # of a file, which say whether it is XML
+BEFORE_XML = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # marks of an encoding, and blanks
 LARGEST_TABLE = 2**25  # numbers: a quarter of a gigabyte
 
 
@@ -73,7 +76,10 @@ def read_sparse(path: str | Path) -> SparseTables:
 
 
 def is_pomdpx(path: str | Path) -> bool:
-    return str(path).lower().endswith(".pomdpx")
+    """By the content: XML starts with `<`, and no other file does. What cannot be read is told by its reader."""
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(FIRST_BYTES).lstrip(BEFORE_XML).startswith(b"<")
+    return False
 
 
 def read_header(path: str | Path) -> Header:

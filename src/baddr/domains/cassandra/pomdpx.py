@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from baddr.domains.cassandra.factors import Factor, Rows, Variable, factor_of, joined
 from baddr.domains.cassandra.header import MOST_NAMES, TOLERANCE, Header
 from baddr.domains.cassandra.rules import MOST_LAYERS, MOST_PLACES, MOST_ROWS, TooLarge
-from baddr.domains.cassandra.tables import Rewards, SparseTables
+from baddr.domains.cassandra.tables import Rewards, SparseTables, like_it
 from baddr.domains.cassandra.tokens import NUMBER, quoted, source_name
 from baddr.domains.cassandra.xml import Element, parse_xml
 from baddr.errors import UserError
@@ -187,8 +187,7 @@ def _check_sums(what: str, tables: tuple[csr_array, ...], header: Header, wrong:
     if off.any():
         a, s = np.argwhere(off)[0].tolist()
         row = f"action {quoted(header.actions[a])}, state {quoted(header.states[s])}"
-        others = f" ({off.sum() - 1} more rows are like it)" if off.sum() > 1 else ""
-        raise wrong(None, f"the row of {what} for {row} sums to {sums[a, s]:.6g}, not to 1{others}")
+        raise wrong(None, f"the row of {what} for {row} sums to {sums[a, s]:.6g}, not to 1{like_it(int(off.sum()) - 1)}")
 
 
 # --- rewards -----------------------------------------------------------------------------------------

@@ -17,3 +17,9 @@ def file_model(settings: CassandraSettings) -> SparseModel:
         on = diags_array((~model.ends).astype(float))
         T, R = tuple(csr_array(on @ table @ on) for table in T), np.where(model.ends, 0.0, R)
     return SparseModel(T, model.O, R, model.start / model.start.sum(), float(discount))
+
+
+def horizon_to_solve(settings: CassandraSettings, model: SparseModel) -> int | None:
+    """None where a file is solved for ever, which takes one value function and not one for each step. With a
+    discount of 1 that may be worth anything: then it is solved for its episodes."""
+    return None if model.discount < 1 else settings.horizon

@@ -222,7 +222,7 @@ class _Tables:
             a, s = np.argwhere(wrong)[0].tolist()
             action, state = quoted(self.header.actions[a]), quoted(self.header.states[s])
             row = f"the row of {key} for action {action}, {kind} {state}"
-            others = f" ({wrong.sum() - 1} more rows are like it)" if wrong.sum() > 1 else ""
+            others = like_it(int(wrong.sum()) - 1)
             if touched[a, s] < 0:
                 name = source_name(self.source)
                 raise UserError(f"{name}: {row} is missing{others}; every row must sum to 1.")
@@ -267,6 +267,12 @@ def sparse(by_action: list[Layer]) -> list[Sparse]:
         value = layer.look_up(place)[1]
         found.append(_table(place[value != 0], value[value != 0], layer.shape))
     return found
+
+
+def like_it(others: int) -> str:
+    """Of a row that is wrong: how many more are."""
+    rows = "1 more row is" if others == 1 else f"{others} more rows are"
+    return f" ({rows} like it)" if others else ""
 
 
 def counted(total: int, place: Int[np.ndarray, " n"]) -> int:
