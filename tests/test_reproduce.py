@@ -24,8 +24,7 @@ from baddr.lab import statistics
 from baddr.lab.statistics import Estimate
 from baddr.paper import claims, pictures, report, reproduce
 from baddr.paper.claims import Claim, Data, Finding
-from baddr.paper.figures import FIGURES, by_domain, parts
-from baddr.paper.figures.curves import curve
+from baddr.paper.figures import FIGURES, by_domain, curves, parts
 from baddr.paper.figures.d import COUNTS_9_LANES
 from baddr.paper.figures.figure import Curve, Figure, Sizes, part_name
 from baddr.paper.reproduce import Reproduction, Request
@@ -391,7 +390,7 @@ def toy_curves(sizes: Sizes) -> tuple[Curve, ...]:
         return replace(curve, experiment=small)
 
     style = ("#0072B2", "-", "o")
-    chance = curve(
+    chance = curves.curve(
         sizes, "baddr", "chance", TigerSettings(), "random", {"runs": 4, "episodes": 200}, style=style
     )
     bound = curve(sizes, "pomcp", "POMCP", TigerSettings(), "pomcp", {"runs": 4, "episodes": 10})

@@ -1,4 +1,4 @@
-"""The curves that figures share, domain by domain, and the worst that an agent returns there. Needs no JAX."""
+"""The curves that figures share, domain by domain, and the worst that an agent returns. Needs no JAX."""
 
 from dataclasses import replace
 from typing import Any
