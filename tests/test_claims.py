@@ -7,21 +7,12 @@ from scipy import stats
 
 from baddr.lab import statistics
 from baddr.lab.statistics import Sample
-from baddr.paper import claims
-from baddr.paper.claims import (
-    FEWEST_ENSEMBLES,
-    FEWEST_RUNS,
-    Claim,
-    Data,
-    difference,
-    gain,
-    level,
-    what_decides,
-    with_worst,
-)
+from baddr.paper.claims import FEWEST_ENSEMBLES, FEWEST_RUNS, Claim, Data, what_decides, with_worst
 from baddr.paper.figures import FIGURES
 from baddr.paper.figures.by_domain import CRASH, TIGER
 from baddr.paper.figures.figure import Sizes
+from baddr.paper.reached import reached
+from baddr.paper.returns import difference, gain, level
 
 CASES = 300  # per size; where "held" is wrong in 1 % of them, 5 % is 7 standard errors more
 
@@ -109,7 +100,7 @@ def test_held_is_seldom_wrong_of_episodes_to_equal_return():
         slopes = generator.gamma(4, 0.25, (FEWEST_RUNS, 1))  # of mean 1
         return table(-200 + slopes * np.arange(1, 401) + generator.normal(0, 5, (FEWEST_RUNS, 400)))
 
-    claim = Claim("", claims.reached("slow", "fast", ratio=False), "", at_least=200.0 + 8)
+    claim = Claim("", reached("slow", "fast", ratio=False), "", at_least=200.0 + 8)
     cases = (Data({"fast": {0: goal}, "slow": {0: learners()}}, {}) for _ in range(40))
     assert wrongly_held(claim, cases) <= 0.05
 

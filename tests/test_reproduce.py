@@ -22,12 +22,17 @@ from baddr.cli import main
 from baddr.domains.tiger.settings import TigerSettings
 from baddr.lab import statistics
 from baddr.lab.statistics import Estimate
-from baddr.paper import claims, pictures, report, reproduce
-from baddr.paper.claims import Claim, Data, Finding
+from baddr.paper import pictures, reproduce
+from baddr.paper.claims import FEWEST_ENSEMBLES, Claim, Data, Finding
 from baddr.paper.figures import FIGURES, by_domain, curves, parts
 from baddr.paper.figures.d import COUNTS_9_LANES
 from baddr.paper.figures.figure import Curve, Figure, Sizes, part_name
-from baddr.paper.reproduce import Reproduction, Request
+from baddr.paper.folder import Reproduction, Request
+from baddr.paper.page import to_html, to_markdown
+from baddr.paper.reached import reached
+from baddr.paper.report import MARKS, report
+from baddr.paper.returns import difference, gain, level, trend
+from baddr.paper.scores import final_return, scores
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
 
@@ -119,14 +124,14 @@ def test_levels_gains_and_differences_by_hand():
     """40 episodes: the first tenth are 4, the last quarter 10."""
     rise = np.tile(np.arange(40.0), (2, 1)) + np.array([[0.0], [1.0]])
     data = Data({"x": {0: table(rise)}, "y": {0: table(rise - 3)}, "z": {0: table(rise[:, :20])}}, {})
-    assert claims.level("x", "last")(data).estimate.value == np.arange(30, 40).mean() + 0.5
-    assert claims.level("x", 2)(data).estimate.value == 1.0
-    assert claims.gain("x")(data).estimate == pytest.approx((33, 33, 33))
-    paired = claims.difference("x", "y", "last")(data)
+    assert level("x", "last")(data).estimate.value == np.arange(30, 40).mean() + 0.5
+    assert level("x", 2)(data).estimate.value == 1.0
+    assert gain("x")(data).estimate == pytest.approx((33, 33, 33))
+    paired = difference("x", "y", "last")(data)
     assert paired.estimate == pytest.approx((3, 3, 3)) and paired.basis == "paired over 2 runs"
-    shorter = claims.difference("x", "z", "last")(data)
+    shorter = difference("x", "z", "last")(data)
     assert shorter.estimate == pytest.approx((0, 0, 0)) and shorter.episodes == 20
-    apart = claims.difference("x", "y", "first", "all")(data)
+    apart = difference("x", "y", "first", "all")(data)
     assert apart.estimate.value == pytest.approx(1.5 + 0.5 - (19.5 + 0.5 - 3))
 
 
@@ -134,21 +139,21 @@ def test_episodes_to_equal_return_by_hand():
     """The fast one has 10 in 20 episodes; the slow ones climb by .01 an episode."""
     fast = table(np.full((4, 20), 10.0))
     slow = lambda n: table(np.tile(0.01 * np.arange(n), (4, 1)))
-    found = claims.reached("slow", "fast")(Data({"fast": {0: fast}, "slow": {0: slow(2000)}}, {}))
+    found = reached("slow", "fast")(Data({"fast": {0: fast}, "slow": {0: slow(2000)}}, {}))
     assert "of 8 runs" in found.too_few
     # The mean of the last 40 is 10 where the last one is 10.195: episode 1021 of 1; by 20.
     assert found.estimate == pytest.approx((1021 / 20,) * 3) and not found.at_least
-    never = claims.reached("slow", "fast")(Data({"fast": {0: fast}, "slow": {0: slow(900)}}, {}))
+    never = reached("slow", "fast")(Data({"fast": {0: fast}, "slow": {0: slow(900)}}, {}))
     assert never.at_least and never.estimate == (45.0, 45.0, np.inf)
     few = {name: np.concatenate([x[:900]]) for name, x in slow(900).items()}
-    one = claims.reached("slow", "fast")(Data({"fast": {0: fast}, "slow": {0: few}}, {}))
+    one = reached("slow", "fast")(Data({"fast": {0: fast}, "slow": {0: few}}, {}))
     assert one.estimate == (45.0, 0.0, np.inf), "one learner is no evidence"
 
 
 def test_trend_by_hand():
     curves = {n: {s: table(np.full((2, 8), 2.0 * np.log2(n) + s)) for s in range(3)} for n in (1, 8, 128)}
     data = Data({str(n): rows for n, rows in curves.items()}, {})
-    assert claims.trend({n: str(n) for n in curves})(data).estimate == pytest.approx((2, 2, 2))
+    assert trend({n: str(n) for n in curves})(data).estimate == pytest.approx((2, 2, 2))
 
 
 # The table of figures.
@@ -192,7 +197,7 @@ def test_paper_sizes_are_those_of_the_appendix():
     assert set(sizes.values()) == {(35000, 500)}
     curve = FIGURES["d"].curves(PAPER)[0]
     nine = replace(curve.experiment, runs=curve.experiment.runs * curve.ensembles)
-    assert curve.ensembles == claims.FEWEST_ENSEMBLES
+    assert curve.ensembles == FEWEST_ENSEMBLES
     assert (nine.runs, nine.episodes, nine.settings.network.hidden, nine.domain.lanes) == (300, 300, 256, 9)
     rooms = {c.experiment.domain.size: c.experiment.domain.forward_length for c in FIGURES["g"].curves(PAPER)}
     assert rooms == {8: 4, 16: 4, 32: 8}
@@ -265,10 +270,10 @@ def test_every_figure_has_a_picture_and_verdicts(all_made_up):
         assert all(panel.series and panel.xlabel for panel in panels)
         names = {curve.name for curve in figure.curves(sizes)}
         assert len(names) == len(figure.curves(sizes)), "names are unique"
-        scores = report.scores(figure, sizes, data[figure.name])
-        assert len(scores["claims"]) >= 2 and all(c["verdict"] in report.MARKS for c in scores["claims"])
-        assert scores["reduced"] == (sizes.quick and figure.name != "runtime")
-        assert json.loads(json.dumps(scores, allow_nan=False)) == scores
+        found = scores(figure, sizes, data[figure.name])
+        assert len(found["claims"]) >= 2 and all(c["verdict"] in MARKS for c in found["claims"])
+        assert found["reduced"] == (sizes.quick and figure.name != "runtime")
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 def test_what_figure_a_draws():
@@ -320,21 +325,21 @@ def page(tmp_path_factory) -> Path:
     for figure in FIGURES.values():
         data = made_up(figure, QUICK)
         pictures.draw(pictures.panels(figure, QUICK, data), [folder / f"figure-{figure.name}.png"])
-        found[figure.name] = report.scores(figure, QUICK, data)
+        found[figure.name] = scores(figure, QUICK, data)
     part = {"wall_seconds": 61.0, "cpu_seconds": 90.0}
     manifest = {
         "baddr": "1", "jax": "2", "python": "3", "device": "cpu", "commit": "", "started": "2026-01-01T00:00",
         "wall_seconds": 7000.0, "cpu_seconds": 9000.0, "parts": dict.fromkeys(["tiger-baddr-0", "<b>"], part),
         "hardware": {"processor": "one & only", "cores": 2, "memory_bytes": 2**34},
     }  # fmt: skip
-    document = report.report(
+    document = report(
         Request(),
         found,
         manifest,
         {"tiger-baddr-0": {"failures": [{"run": 3}], "prior": {"gap": [0.1, 0.25]}}},
     )
-    (folder / "report.md").write_text(report.to_markdown(document))
-    (folder / "report.html").write_text(report.to_html(document, lambda name: (folder / name).read_bytes()))
+    (folder / "report.md").write_text(to_markdown(document))
+    (folder / "report.html").write_text(to_html(document, lambda name: (folder / name).read_bytes()))
     return folder / "report.html"
 
 
@@ -398,7 +403,7 @@ def toy_curves(sizes: Sizes) -> tuple[Curve, ...]:
 
 
 def toy_claims(sizes: Sizes) -> tuple[Claim, ...]:
-    return (Claim("It learns.", claims.gain("baddr"), "gain", at_least=0.0),)
+    return (Claim("It learns.", gain("baddr"), "gain", at_least=0.0),)
 
 
 TOY = Figure("toy", "A toy", "Nothing.", toy_curves, toy_claims)
@@ -611,7 +616,7 @@ def test_episodes_until_the_papers_final_return():
     """Made-up returns of curve i are i + e / 100: tiger's goal of 2.2 is first met over ten episodes by
     FBA-POMCP (i = 2) from its 17th on, by BADDr (i = 0) never."""
     figure = FIGURES["a"]
-    found = report.scores(figure, QUICK, made_up(figure, QUICK))
+    found = scores(figure, QUICK, made_up(figure, QUICK))
     until = {c["name"]: c.get("until") for c in found["curves"]}
     order = [c.name for c in figure.curves(QUICK)]
     assert found["curves"][0]["goal"] == 2.2 and until["baddr"] is None and order.index("fba-pomcp") == 2
@@ -619,7 +624,7 @@ def test_episodes_until_the_papers_final_return():
     assert until["fba-pomcp"] == 17
     assert "until" not in next(c for c in found["curves"] if c["name"] == "pomcp")
     rooms = FIGURES["g"].curves(QUICK)
-    assert {c.name: report.final_return(rooms, c) for c in rooms if c.experiment.agent == "latent"} == {
+    assert {c.name: final_return(rooms, c) for c in rooms if c.experiment.agent == "latent"} == {
         "latent-8": 0.8,
         "latent-16": 0.62,
         "latent-32": 0.62,

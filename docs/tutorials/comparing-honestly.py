@@ -7,7 +7,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from baddr.lab.statistics import compare
-from baddr.paper.claims import Claim, Data, difference
+from baddr.paper.claims import Claim, Data
+from baddr.paper.returns import difference
 
 table = pq.read_table("docs/data/figure-a.parquet")
 columns = {name: table[name].to_numpy() for name in table.column_names}

@@ -27,7 +27,7 @@ from baddr.lab.experiment import preset, to_config
 from baddr.lab.output import Visible, sentence, visible
 from baddr.lab.plots import plot_curves
 from baddr.lab.track import JSONL, trackers
-from baddr.paper.reproduce import Reproduction
+from baddr.paper.folder import Reproduction
 
 ROWS = {"run": [0, 0], "episode": [0, 1], "return": [1.0, 2.0], "discounted_return": [1.0, 2.0]}
 ROWS = {name: np.asarray(values) for name, values in ROWS.items()} | {"length": np.array([1, 1])}

@@ -53,7 +53,7 @@ class Reproduce:
 
 def main(arguments: Sequence[str]) -> int:
     options: Reproduce = parse(Reproduce, "reproduce", arguments)
-    from baddr.paper.reproduce import Reproduction, Request
+    from baddr.paper.folder import Reproduction, Request
 
     sizes = {name: getattr(options, name) for name in ("preset", "runs", "episodes", "ensembles", "seed")}
     request = Request(figures=options.figures, **sizes)
@@ -77,7 +77,7 @@ def _start(request: Any, folder: Any, engine: Any, watch: bool) -> int:
 
 
 def _dry_run(request: Any, engine: Any) -> int:
-    from baddr.paper.reproduce import estimates
+    from baddr.paper.part import estimates
 
     rows = estimates(request, engine)
     width = max(len(row["part"]) for row in rows)

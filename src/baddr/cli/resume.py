@@ -77,7 +77,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _resume_reproduce(options: Resume) -> int:
     from baddr.cli.reproduce import finish
-    from baddr.paper.reproduce import Reproduction, resume, status
+    from baddr.paper.folder import Reproduction, status
+    from baddr.paper.reproduce import resume
 
     folder = Reproduction(options.dir)
     if options.runs is not None or options.episodes is not None:

@@ -17,10 +17,13 @@ from baddr.lab.statistics import (
     growing_blocks,
     per_run,
 )
-from baddr.paper.claims import Data, accuracy, block_means, reached
+from baddr.paper.claims import Data
 from baddr.paper.figures.episodes import TABLE
 from baddr.paper.figures.figure import Curves, Figure, Sizes
+from baddr.paper.hearing import accuracy
 from baddr.paper.optima import optimum
+from baddr.paper.reached import reached
+from baddr.paper.returns import block_means
 
 
 class Series(NamedTuple):

@@ -1,10 +1,11 @@
 """Figure a: BADDr against tables of counts on tiger."""
 
 from baddr.domains.tiger.settings import TigerSettings
-from baddr.paper.claims import Claim, difference, level, risking
+from baddr.paper.claims import Claim, risking
 from baddr.paper.figures.by_domain import TIGER, tiger_baddr, tiger_pomcp
 from baddr.paper.figures.curves import TREE_NOTE, curve, latent, with_tree
 from baddr.paper.figures.figure import SKY, Curves, Figure, Sizes
+from baddr.paper.returns import difference, level
 
 
 def curves(sizes: Sizes) -> Curves:

@@ -1,10 +1,11 @@
 """Figure b: BADDr against factored counts on the road with 3 lanes."""
 
 from baddr.domains.road_racing.settings import RoadRacingSettings
-from baddr.paper.claims import Claim, difference, gain, level, risking
+from baddr.paper.claims import Claim, risking
 from baddr.paper.figures.by_domain import ROAD_NOTE, STUCK, road_baddr, road_latent, road_pomcp
 from baddr.paper.figures.curves import LATENT_NOTE, curve
 from baddr.paper.figures.figure import Curves, Figure, Sizes
+from baddr.paper.returns import difference, gain, level
 
 
 def curves(sizes: Sizes) -> Curves:

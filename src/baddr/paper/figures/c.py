@@ -1,10 +1,11 @@
 """Figure c: BADDr against factored counts in collision avoidance."""
 
 from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings
-from baddr.paper.claims import Claim, difference, level, risking
+from baddr.paper.claims import Claim, risking
 from baddr.paper.figures.by_domain import CRASH, collision
 from baddr.paper.figures.curves import BOUND, TREE_NOTE, latent, with_tree
 from baddr.paper.figures.figure import ORANGE, Curves, Figure, Sizes
+from baddr.paper.returns import difference, level
 from baddr.posteriors.settings import FactoredSettings
 
 

@@ -1,9 +1,11 @@
 """Figure d: BADDr on the road with 9 lanes, where the tables of counts do not fit."""
 
-from baddr.paper.claims import Claim, difference, gain, level, memory_needed, risking
+from baddr.paper.claims import Claim, risking
+from baddr.paper.costs import memory_needed
 from baddr.paper.figures.by_domain import ROAD_NOTE, STUCK, road_baddr, road_latent, road_pomcp
 from baddr.paper.figures.curves import LATENT_NOTE
 from baddr.paper.figures.figure import Curves, Figure, Sizes
+from baddr.paper.returns import difference, gain, level
 
 # Counts of one particle where all tables of the paper's graph of 9 lanes are stored (docs/factored.md).
 COUNTS_9_LANES = 4_081_467_852

@@ -1,8 +1,10 @@
 """Figure e: BADDr against DPFRL on tiger."""
 
-from baddr.paper.claims import Claim, difference, level, reached, risking
+from baddr.paper.claims import Claim, risking
 from baddr.paper.figures.by_domain import TIGER, tiger_baddr, tiger_dpfrl, tiger_pomcp
 from baddr.paper.figures.figure import Curves, Figure, Sizes
+from baddr.paper.reached import reached
+from baddr.paper.returns import difference, level
 
 
 def curves(sizes: Sizes) -> Curves:

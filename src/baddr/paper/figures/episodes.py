@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings
-from baddr.paper.claims import Claim, reached, with_worst
+from baddr.paper.claims import Claim, with_worst
 from baddr.paper.figures.by_domain import (
     WORST,
     collision,
@@ -16,6 +16,7 @@ from baddr.paper.figures.by_domain import (
 )
 from baddr.paper.figures.curves import AGENT_STYLES, dpfrl
 from baddr.paper.figures.figure import Curve, Curves, Figure, Sizes
+from baddr.paper.reached import reached
 
 TABLE = {  # the paper's table: BADDr's episodes, DPFRL's, the return of both
     "tiger": (400, 20_000, 2.2),

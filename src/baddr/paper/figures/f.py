@@ -1,8 +1,10 @@
 """Figure f: BADDr against DPFRL on the road."""
 
-from baddr.paper.claims import Claim, difference, reached, risking
+from baddr.paper.claims import Claim, risking
 from baddr.paper.figures.by_domain import ROAD_NOTE, STUCK, road_baddr, road_dpfrl, road_pomcp
 from baddr.paper.figures.figure import Curves, Figure, Sizes
+from baddr.paper.reached import reached
+from baddr.paper.returns import difference
 
 
 def curves(sizes: Sizes) -> Curves:

@@ -1,9 +1,10 @@
 """Figure g: BADDr in gridverse's rooms."""
 
-from baddr.paper.claims import Claim, difference, difference_of_gaps, risking
+from baddr.paper.claims import Claim, risking
 from baddr.paper.figures.by_domain import LOST, room_curve
 from baddr.paper.figures.curves import LATENT_NOTE
 from baddr.paper.figures.figure import BLUE, GREEN, VERMILION, Curves, Figure, Sizes
+from baddr.paper.returns import difference, difference_of_gaps
 
 ROOMS = {8: (BLUE, "-", "o", ".80"), 16: (VERMILION, "--", "s", ".62"), 32: (GREEN, "-.", "^", ".62")}
 

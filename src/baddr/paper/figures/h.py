@@ -1,8 +1,9 @@
 """Figure h: what is lost where networks are re-weighted and never trained."""
 
-from baddr.paper.claims import Claim, difference, risking, trend
+from baddr.paper.claims import Claim, risking
 from baddr.paper.figures.by_domain import TIGER, tiger_networks, tiger_pomcp
 from baddr.paper.figures.figure import Curves, Figure, Sizes
+from baddr.paper.returns import difference, trend
 
 
 def models_of(sizes: Sizes) -> dict[str, tuple[int, ...]]:

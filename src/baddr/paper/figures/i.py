@@ -1,8 +1,9 @@
 """Figure i: the belief about hearing, episode by episode."""
 
-from baddr.paper.claims import Claim, belief, narrowing, risking
+from baddr.paper.claims import Claim, risking
 from baddr.paper.figures.by_domain import MIRRORED, tiger_baddr
 from baddr.paper.figures.figure import SKY, Curves, Figure, Sizes
+from baddr.paper.hearing import belief, narrowing
 
 
 def curves(sizes: Sizes) -> Curves:

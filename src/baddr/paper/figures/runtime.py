@@ -3,7 +3,8 @@
 from baddr.domains.collision_avoidance.settings import CollisionAvoidanceSettings
 from baddr.domains.road_racing.settings import RoadRacingSettings
 from baddr.domains.tiger.settings import TigerSettings
-from baddr.paper.claims import Claim, hours_of_a_run, slower
+from baddr.paper.claims import Claim
+from baddr.paper.costs import hours_of_a_run, slower
 from baddr.paper.figures.by_domain import room
 from baddr.paper.figures.curves import timed
 from baddr.paper.figures.figure import Curves, Figure, Sizes

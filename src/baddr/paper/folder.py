@@ -1,0 +1,105 @@
+"""A folder of `baddr reproduce`, and what was asked for in it.
+
+It holds `reproduce.toml` (what was asked for), `manifest.json`, a result folder for each experiment below
+`parts/`, a picture and the scores of each figure, and a report.
+"""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from baddr.errors import UserError
+from baddr.files.manifest import check_parts
+from baddr.files.settings import misfits, refuse
+from baddr.files.store import Folder
+from baddr.files.toml import merge, read_toml
+from baddr.paper.figures import chosen, parts
+from baddr.paper.figures.figure import Figure, Sizes
+
+MOST_ENSEMBLES = 1000  # each is a part with a folder of its own
+
+
+@dataclass(frozen=True)
+class Request(Sizes):
+    """What was asked for: `reproduce.toml`."""
+
+    figures: tuple[str, ...] = ("all",)
+
+    @property
+    def sizes(self) -> Sizes:
+        return Sizes(**{f.name: getattr(self, f.name) for f in fields(Sizes)})
+
+    @property
+    def chosen(self) -> list[Figure]:
+        return chosen(self.figures)
+
+    @property
+    def command(self) -> str:
+        """The command line that asks for the same."""
+        words = ["baddr reproduce", *self.figures, "--preset", self.preset]
+        given = [("runs", self.runs), ("episodes", self.episodes), ("ensembles", self.ensembles)]
+        for name, value in [*given, ("seed", self.seed)]:
+            words += [f"--{name}", str(value)] if value else []
+        return " ".join(words)
+
+    def check(self) -> None:
+        if not self.figures:
+            raise UserError("Name a figure, a to i, episodes or runtime, or all: `baddr reproduce FIGURE`.")
+        chosen(self.figures)
+        refuse(misfits(self, "--"))
+        for name in ("runs", "episodes", "ensembles"):
+            if getattr(self, name) < 0:
+                raise UserError(f"--{name} must be at least 1, or 0 for the preset's.")
+        if not 0 <= self.seed < 2**31:
+            raise UserError(f"--seed must lie between 0 and {2**31 - 1}.")
+        if self.ensembles > MOST_ENSEMBLES:
+            raise UserError(f"--ensembles must be at most {MOST_ENSEMBLES:,}.")
+        for experiment, _ in parts(self.chosen, self.sizes).values():
+            experiment.check_values()
+
+
+class Reproduction(Folder):
+    """A folder of `baddr reproduce`."""
+
+    @property
+    def request(self) -> Path:
+        return self.path / "reproduce.toml"
+
+    def part(self, name: str) -> Folder:
+        return Folder(self.path / "parts" / name)
+
+    def timing(self, name: str) -> Path:
+        return self.part(name).path / "timing.json"
+
+    def check_free(self) -> None:
+        """Refuse to start where something else lies; what a killed start left behind does not count."""
+        if self.request.exists():
+            raise UserError(
+                f"{self.path} already holds figures; resume them with `baddr resume {self.path}`, or "
+                "choose another folder with --out."
+            )
+        if self.path.is_dir():
+            left = [p for p in self.path.iterdir() if p.name != ".lock" and p.suffix != ".part"]
+            if not left:
+                return
+        self.check_new()
+
+    def read_request(self) -> Request:
+        request = merge(Request(), read_toml(self.request), str(self.request))
+        request.check()
+        return request
+
+    def read_parts(self) -> dict[str, Any]:
+        """The manifest, whose parts are whole."""
+        return check_parts(self.read_manifest(), self.manifest, ("wall_seconds", "cpu_seconds"))
+
+    def is_complete(self, name: str, timed: bool) -> bool:
+        if timed:
+            return self.timing(name).exists()
+        part = self.part(name)
+        return part.is_whole
+
+
+def status(folder: Reproduction) -> str:
+    """`running` or `complete`."""
+    return folder.read_parts().get("status", "running") if folder.manifest.exists() else "running"
