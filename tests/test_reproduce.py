@@ -398,7 +398,7 @@ def toy_curves(sizes: Sizes) -> tuple[Curve, ...]:
     chance = curves.curve(
         sizes, "baddr", "chance", TigerSettings(), "random", {"runs": 4, "episodes": 200}, style=style
     )
-    bound = curve(sizes, "pomcp", "POMCP", TigerSettings(), "pomcp", {"runs": 4, "episodes": 10})
+    bound = curves.curve(sizes, "pomcp", "POMCP", TigerSettings(), "pomcp", {"runs": 4, "episodes": 10})
     return toy(chance), toy(bound)
 
 
