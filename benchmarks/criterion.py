@@ -1,12 +1,12 @@
 """How far a posterior is from exact Bayesian learning: the gap of Def. 3 on tiger.
 
-    python benchmarks/criterion.py [counts bank dropout]
+    python benchmarks/criterion.py [counts bank latent dropout]
 
 Feeds it histories of n correct listens with the state known, and prints the largest difference between its
 prediction and an exact one. Counts: of their Dirichlets. A bank: of Bayes' rule over its members, and of the
 Dirichlets that these are drawn from. Dropout networks, trained on tiger's expected model: of the Dirichlet
 prior that they stand for, for several dropout rates and online learning rates; U and the predictive are
-averaged over keys.
+averaged over keys. Latent: of its default settings, several trainings, averaged over keys, too.
 """
 
 import sys
@@ -17,14 +17,16 @@ import numpy as np
 
 from baddr import exact, prng
 from baddr.domains import tiger
-from baddr.fast.pretrain import pretrain
+from baddr.fast.pretrain import pretrain, uniform_states
+from baddr.fast.pretrain_latent import architecture_of, train
 from baddr.planners.belief_tree.mean_model import observation_table, transition_table
 from baddr.posteriors import Bank, Dirichlet, Dropout
 from baddr.posteriors.bank import draw_bank
-from baddr.posteriors.settings import Network, Pretrain
+from baddr.posteriors.settings import LatentSettings, Network, Pretrain
 
 LISTENS = (0, 1, 4, 16)
-NUM_KEYS = 64
+NUM_KEYS, TRAININGS = 64, 3
+MANY_KEYS = 4096  # where a draw is z itself: 64 would be .02 off
 MEMBERS = (64, 1024, 16384)
 HISTORIES = {n: [(s, ((tiger.LISTEN, s, s),) * n) for s in (0, 1)] for n in LISTENS}
 DOMAIN = tiger.make_domain()
@@ -85,10 +87,20 @@ def dropout() -> None:
             tell(f"dropout {p:.2f}, rate {rate:.3f}", posterior, dirichlet().evidence)
 
 
+def latent() -> None:
+    domain, settings = DOMAIN.pomdp, LatentSettings()
+    sizes = domain.state_sizes, domain.num_actions, domain.observation_sizes
+    architecture, states = architecture_of(settings, sizes, "TO"), uniform_states(domain.state_sizes)
+    for seed in range(TRAININGS):
+        found = train(prng.key(seed), DOMAIN.sample_simulator, architecture, settings, states)
+        posterior = exact.Tabulated(found.posterior, DOMAIN.pomdp, MANY_KEYS)
+        tell(f"latent, training {seed}", posterior, dirichlet().evidence)
+
+
 def main() -> None:
     print(" " * 33 + " ".join(f"{n:4d} listens" for n in LISTENS))
-    for name in sys.argv[1:] or ("counts", "bank", "dropout"):
-        {"counts": counts, "bank": bank, "dropout": dropout}[name]()
+    for name in sys.argv[1:] or ("counts", "bank", "latent", "dropout"):
+        {"counts": counts, "bank": bank, "latent": latent, "dropout": dropout}[name]()
 
 
 if __name__ == "__main__":

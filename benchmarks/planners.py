@@ -1,13 +1,14 @@
 """Returns of PO-UCT and of the belief tree on the true model, against model steps and CPU time of a plan.
 
     python benchmarks/planners.py [--quick] [--problems tiger road-racing-3] [--files FOLDER/*.pomdp]
-                                  [--picture results/planners.png]
+                                  [--picture results/planners.png] [--jobs 8]
 
 PO-UCT as published and with Bellman's backup, at 1/4, 1 and 4 times the simulations of the paper (of a file:
 of its preset); the belief tree with 4, 16 and 64 expansions. Agent pomcp acts with the paper's filter. Means
 over runs with their standard errors; a plan's time is CPU time on one core, over all plans of all episodes.
 Model steps: of PO-UCT simulated ones; of the tree by tables each (s, a) of an expansion, with all that may
 follow it, and elsewhere each particle by each action. What is worked out once (its bounds) is not counted.
+`--jobs` measures so many problems at a time, each on a core of its own; the first to end is printed first.
 Where a rare accident decides (collision avoidance), the error of few runs is too small.
 The optimum is that of `baddr solve`, for a file without a horizon; its episodes here end where the discount
 comes to 1 %. `--quick` has a few runs, and leaves out the largest budgets.
@@ -15,13 +16,15 @@ comes to 1 %. `--quick` has a few runs, and leaves out the largest budgets.
 
 import argparse
 import math
+import multiprocessing
 import os
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from timing import about, pin
+from timing import pin, processor
 
 PROBLEMS: dict[str, dict[str, int]] = {
     "tiger": {},
@@ -146,11 +149,54 @@ def draw(found: dict[str, tuple[list[Row], tuple[float, float]]], path: Path, no
     figure.savefig(path, dpi=150)
 
 
-def show(title: str, domain: Any, optimum: tuple[float, float]) -> None:
+def heading(title: str, domain: Any, optimum: tuple[float, float]) -> str:
     pomdp = domain.pomdp
-    print(f"\n{title}: {pomdp.num_states:,} states, at most {pomdp.horizon} steps, ", end="")
-    print(f"optimum between {optimum[0]:.6g} and {optimum[1]:.6g}")
-    print(f"{'planner':18s} {'budget':>7s} {'return':>9s} {'+-':>7s} {'steps/plan':>11s} {'ms/plan':>9s}")
+    of = f"{title}: {pomdp.num_states:,} states, at most {pomdp.horizon} steps"
+    columns = f"{'planner':18s} {'budget':>7s} {'return':>9s} {'+-':>7s} {'steps/plan':>11s} {'ms/plan':>9s}"
+    return f"\n{of}, optimum between {optimum[0]:.6g} and {optimum[1]:.6g}\n{columns}"
+
+
+def line(row: Row) -> str:
+    value = f"{row.planner:18s} {row.budget:7,d} {row.value:9.4g} {row.error:7.2g}"
+    return f"{value} {row.steps:11,.0f} {row.milliseconds:9.3f}"
+
+
+Found = tuple[str, list[Row], tuple[float, float], str]  # its title, the rows, the optimum, and all as text
+
+
+def measured(problem: str, options: argparse.Namespace) -> Found:
+    """All planners on a problem; alone, they are printed one by one."""
+    from baddr.lab.build import build_domain
+
+    experiment = experiment_of(problem)
+    domain, title = build_domain(experiment), Path(problem).name.removesuffix(".pomdp")
+    optimum = optimum_of(experiment, domain, options.seconds)
+    said, rows = [heading(title, domain, optimum)], []
+    for row in rows_of(experiment, domain, options):
+        rows.append(row)
+        said.append(line(row))
+        if options.jobs == 1:
+            print(*said[-2 if len(rows) == 1 else -1 :], sep="\n", flush=True)
+    said.append(f"load {os.getloadavg()[0]:.1f}")
+    return title, rows, optimum, "\n".join(said)
+
+
+def all_measured(problems: list[str], options: argparse.Namespace) -> Iterator[Found]:
+    if options.jobs == 1:
+        pin()
+        yield from (measured(problem, options) for problem in problems)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    cores = spawn.Queue()
+    for core in range(options.jobs):
+        cores.put(core)
+    with ProcessPoolExecutor(options.jobs, spawn, on_its_core, (cores,)) as pool:
+        work = [pool.submit(measured, problem, options) for problem in problems]
+        yield from (done.result() for done in as_completed(work))
+
+
+def on_its_core(cores: Any) -> None:
+    pin(first=cores.get())
 
 
 def main() -> None:
@@ -162,6 +208,7 @@ def main() -> None:
     parser.add_argument("--file-runs", type=int, help="of files, whose episodes are long: 128, or 16")
     parser.add_argument("--episodes", type=int, help="of each run: 4, or 1 with --quick")
     parser.add_argument("--seconds", type=float, help="of solving: 60, or 10 with --quick")
+    parser.add_argument("--jobs", type=int, default=1, help="problems at a time, each on a core of its own")
     parser.add_argument("--picture", type=Path, help="where to draw it")
     options = parser.parse_args()
     sizes = (1024, 16, 1, 10.0) if options.quick else (4096, 128, 4, 60.0)
@@ -170,26 +217,13 @@ def main() -> None:
             setattr(options, name, value)
     if min(options.runs, options.file_runs) < 2:
         parser.error("--runs must be at least 2: errors are those of a mean over runs")
-    pin()
-    from baddr.lab.build import build_domain
-
-    note = about()
+    note = processor()
     runs = f"{options.runs} runs ({options.file_runs} of files) x {options.episodes}"
-    print(f"Planners on the true model, {runs}\n{note}", flush=True)
+    print(f"Planners on the true model, {runs}, {options.jobs} at a time on {note}", flush=True)
     found: dict[str, tuple[list[Row], tuple[float, float]]] = {}
-    for problem in [*options.problems, *map(str, options.files)]:
-        experiment = experiment_of(problem)
-        domain, title = build_domain(experiment), Path(problem).name.removesuffix(".pomdp")
-        found[title] = [], optimum_of(experiment, domain, options.seconds)
-        show(title, domain, found[title][1])
-        for row in rows_of(experiment, domain, options):
-            found[title][0].append(row)
-            print(
-                f"{row.planner:18s} {row.budget:7,d} {row.value:9.4g} {row.error:7.2g} "
-                f"{row.steps:11,.0f} {row.milliseconds:9.3f}",
-                flush=True,
-            )
-        print(f"load {os.getloadavg()[0]:.1f}", flush=True)
+    for title, rows, optimum, said in all_measured([*options.problems, *map(str, options.files)], options):
+        found[title] = rows, optimum
+        print(said if options.jobs > 1 else "", flush=True)
         if options.picture:
             draw(found, options.picture, note)
     if options.picture:

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 
-def pin(cores: int = 1) -> None:
-    """Run on the first cores only, with small loops compiled, as `baddr run` does; call it before JAX starts
+def pin(cores: int = 1, first: int = 0) -> None:
+    """Run on these cores only, with small loops compiled, as `baddr run` does; call it before JAX starts
     its threads."""
     from baddr.fast.compiler import compile_small_loops
 
     compile_small_loops()
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[first : first + cores])
 
 
 def about() -> str:

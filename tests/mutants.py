@@ -1137,9 +1137,30 @@ MUTANTS = [
     Mutant(
         "the prior of Latent is as narrow as the means of q",
         "fast",
-        " + jnp.diag(jnp.mean(jnp.exp(2 * nets.log_sd), axis=0))",
+        " + jnp.diag(jnp.mean(jnp.exp(2 * log_sd), axis=0))",
         "",
         "test_pretrain_latent.py::prior_has_the_moments",
+    ),
+    Mutant(
+        "no log odds are read of simulators",
+        "fast",
+        "if np.all((x >= 0) & (x <= 1)):",
+        "if False:",
+        "test_codes.py::not_read",
+    ),
+    Mutant(
+        "black boxes are read by their number",
+        "fast",
+        "if not differing or any(_is_number(x, x.shape[1:]) for x in differing):",
+        "if not differing:",
+        "test_codes.py::black_box",
+    ),
+    Mutant(
+        "a code that is read lacks its linear map",
+        "fast",
+        "return mean + x @ self.linear, log_sd",
+        "return mean, log_sd",
+        "test_codes.py::codes_that_are_read",
     ),
     # --- files, black boxes and many copies ---
     Mutant(

@@ -12,9 +12,9 @@ from baddr.core.pomdp import Dynamics, Table
 from baddr.domains import tiger
 from baddr.fast.pretrain import uniform_states
 from baddr.fast.pretrain_latent import (
-    SPEED,
     LatentFit,
     _begin,
+    _untrained,
     architecture_of,
     cached_prior,
     measure_fit,
@@ -85,11 +85,12 @@ def test_the_prior_has_the_moments_of_all_q_together():
     """In units of it, the means spread by less than 1 where q_m have a width of their own."""
     few = LatentSettings(dimensions=2, hidden=4, simulators=16, steps=0)
     given = prng.key(0), DOMAIN.sample_simulator, architecture_of(few, SIZES, "TO"), few
-    nets, _, _ = _begin(*given)
+    _, _, looks = _begin(given[0], given[1], few)
+    code = _untrained(given[0], looks, 16, *given[2:]).codes
+    means, log_sd = (np.asarray(x, np.float64) for x in code.of(jnp.arange(16), looks))
     z = np.asarray(train(*given, STATES).z, np.float64)
-    means, variance = SPEED * np.asarray(nets.mean), np.exp(-2.0)
     between = np.cov(means.T, bias=True)
-    A = np.linalg.cholesky(between + variance * np.eye(2))
+    A = np.linalg.cholesky(between + np.diag(np.exp(2 * log_sd).mean(0)))
     expected = np.linalg.solve(A, np.linalg.solve(A, between).T)
     np.testing.assert_allclose(np.cov(z.T, bias=True), expected, atol=1e-4)
 
@@ -128,7 +129,7 @@ def test_a_black_box_is_enough():
 
 def test_a_trained_prior_is_kept_with_its_test(tmp_path):
     few = LatentSettings(hidden=4, simulators=8, steps=0)
-    like, times = shapes(architecture_of(few, SIZES, "TO"), few), []
+    like, times = shapes(architecture_of(few, SIZES, "TO"), few, 8), []
     settings = prior_settings("tiger", {}, few, 0)
 
     def make():

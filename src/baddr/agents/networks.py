@@ -19,6 +19,7 @@ from baddr.agents.needs import lacks
 from baddr.core.posterior import Posterior
 from baddr.domains.domain import Domain
 from baddr.fast import pretrain_latent
+from baddr.fast.codes import num_simulators
 from baddr.fast.pretrain import (
     Fit,
     bytes_of_training,
@@ -79,7 +80,7 @@ def latent_prior(request: Request, settings: LatentSettings) -> Prior:
         raise lacks(domain, "latent", "sample_simulator")
     sizes = pomdp.state_sizes, pomdp.num_actions, pomdp.observation_sizes
     architecture = pretrain_latent.architecture_of(settings, sizes, domain.learned)
-    like = pretrain_latent.shapes(architecture, settings)
+    like = pretrain_latent.shapes(architecture, settings, num_simulators(settings, simulators))
     sample_state = uniform_states(pomdp.state_sizes, domain.is_legal)
     key = partial(_prior_key, request.seed)
 

@@ -1,8 +1,8 @@
 """`Latent` from simulators: the networks D(s', o | s, a; z) and a z for each of many sampled simulators.
 
-An auto-decoder: simulator m has q_m(z) = N(mean_m, diag sd_m^2), trained together with the networks to
-minimise E[-log D(s', o | s, a; z)] + beta KL(q_m || N(0, I)). Samples (s, a, s', o) are all that is asked of
-a simulator. The prior over z is then the Gaussian with the moments of all q_m together, and z is scaled so
+Simulator m has a code q_m(z) = N(mean_m, diag sd_m^2) (`fast/codes.py`), trained together with the networks
+to minimise E[-log D(s', o | s, a; z)] + beta KL(q_m || N(0, I)). Samples (s, a, s', o) are all that is asked
+of a simulator. The prior over z is then the Gaussian with the moments of all q_m together, and z is scaled so
 that this is N(0, I).
 """
 
@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from baddr import prng
 from baddr.core.pomdp import Dynamics, Transition
 from baddr.fast import pretrain, stored
+from baddr.fast.codes import EACH, EACH_READ, MANY, Codes, codes, looks_of, num_simulators
 from baddr.fast.compiler import compiled_quickly
 from baddr.fast.pretrain import NUM_BLOCKS, Progress, SampleState, sample_data
 from baddr.files import cache
@@ -32,14 +33,13 @@ from baddr.posteriors.settings import LatentSettings, Network, Pretrain
 from baddr.prng import uniform_integers
 
 UNTRAINED = ("model", "width", "max_gap")  # settings that networks do not depend on
-CODE_VERSION = 3  # raise it when the same settings train another prior
-SPEED = 10.0  # of the simulators' z against the networks: a step moves few of them
-EACH = 32  # samples of a simulator in a step
+CODE_VERSION = 4  # raise it when the same settings train another prior
 LONGEST_BLOCK = 512  # steps: a Ctrl-C waits for the block that runs
 NUM_TESTED, NUM_AT_THE_EDGE = 64, 32  # simulators whose fit is measured, and how many of them lie far out
 NUM_TEST_SAMPLES = 2048  # of each
 
 SampleSimulator = Callable[[Key[Array, ""]], Dynamics]
+Looks = Float[Array, "M numbers"] | None
 
 
 class LatentFit(NamedTuple):
@@ -54,12 +54,11 @@ class LatentFit(NamedTuple):
 
 
 class Nets(NamedTuple):
-    """What is trained: the networks, and q_m of all simulators; their means in units of `SPEED`."""
+    """What is trained: the networks, and q_m of all simulators."""
 
     T: LatentNet | None
     O: LatentNet | None
-    mean: Float[Array, "M d"]
-    log_sd: Float[Array, "M d"]
+    codes: Codes
 
 
 class Trained(NamedTuple):
@@ -99,23 +98,24 @@ def train(
     progress: Progress | None = None,
 ) -> Trained:
     """Networks and prior for these simulators."""
-    nets, key_train, M = _begin(key, sample_simulator, architecture, settings)
+    key_train, M, looks = _begin(key, sample_simulator, settings)
+    nets = _untrained(key, looks, len_of(M), architecture, settings)
     state = _optimizer(settings).init(nets)
     carry = jax.device_put((nets, state))
     size = min(math.ceil(settings.steps / NUM_BLOCKS), LONGEST_BLOCK)
     for first in range(0, settings.steps, max(size, 1)):  # blocks of one length: compiled once
         steps = jax.device_put(np.arange(first, first + size, dtype=np.int32))
-        carry, L = _train_block(carry, steps, key_train, M, sample_state, architecture, settings)
+        carry, L = _train_block(carry, steps, key_train, (M, looks), sample_state, architecture, settings)
         L = float(L)  # waits: a Ctrl-C comes between two blocks
         if progress is not None:
             progress(min(first + size, settings.steps), settings.steps, L)
-    return _scaled(carry[0], architecture, settings.model == "expected")
+    return _scaled(carry[0], len_of(M), looks, architecture, settings.model == "expected")
 
 
 def bytes_of_training(architecture: Architecture, settings: LatentSettings) -> int:
     """As of one member of an ensemble, and of each simulator its Gaussian over z."""
     batches = Pretrain(num_networks=1, batch_size=settings.batch_size)
-    gaussians = pretrain.NUMBERS_OF_A_WEIGHT * 2 * settings.simulators * settings.dimensions
+    gaussians = pretrain.NUMBERS_OF_A_WEIGHT * 2 * (settings.simulators or MANY) * settings.dimensions
     return pretrain.bytes_of_training(architecture, batches) + 4 * gaussians
 
 
@@ -125,19 +125,34 @@ def _optimizer(settings: LatentSettings) -> Any:
     return optax.adam(optax.cosine_decay_schedule(settings.learning_rate, max(settings.steps, 1)))
 
 
-@compiled_quickly(0)
 def _begin(
-    key: Key[Array, ""],
-    sample_simulator: SampleSimulator,
-    architecture: Architecture,
-    settings: LatentSettings,
-) -> tuple[Nets, Key[Array, ""], Dynamics]:
-    """Untrained networks, a key to train them, and the simulators."""
-    key_simulators, key_T, key_O, key_z, key_train = jr.split(key, 5)
+    key: Key[Array, ""], sample_simulator: SampleSimulator, settings: LatentSettings
+) -> tuple[Key[Array, ""], Dynamics, Looks]:
+    """A key to train with, the simulators, and what they look like."""
+    key_train, M = _simulators(key, sample_simulator, num_simulators(settings, sample_simulator))
+    return key_train, M, looks_of(M)
+
+
+@compiled_quickly(0)
+def _simulators(
+    key: Key[Array, ""], sample_simulator: SampleSimulator, number: int
+) -> tuple[Key[Array, ""], Dynamics]:
+    key_simulators, *_, key_train = jr.split(key, 5)
+    return key_train, eqx.filter_vmap(sample_simulator)(jr.split(key_simulators, number))
+
+
+@compiled_quickly(0)
+def _untrained(
+    key: Key[Array, ""], looks: Looks, number: int, architecture: Architecture, settings: LatentSettings
+) -> Nets:
+    _, key_T, key_O, key_z, _ = jr.split(key, 5)
     nets = untrained(key_T, key_O, architecture, settings)
-    z = 0.1 / SPEED * jr.normal(key_z, (settings.simulators, settings.dimensions))
-    M = eqx.filter_vmap(sample_simulator)(jr.split(key_simulators, settings.simulators))
-    return Nets(*nets, z, jnp.full_like(z, -1.0)), key_train, M
+    return Nets(*nets, codes(key_z, number, looks, settings.dimensions))
+
+
+def len_of(M: Dynamics) -> int:
+    """How many simulators are stacked."""
+    return jax.tree.leaves(eqx.filter(M, eqx.is_array))[0].shape[0]
 
 
 def untrained(
@@ -158,7 +173,7 @@ def _train_block(
     carry: PyTree,
     steps: Int[Array, " steps"],
     key: Key[Array, ""],
-    M: Dynamics,
+    simulators: tuple[Dynamics, Looks],
     sample_state: SampleState,
     architecture: Architecture,
     settings: LatentSettings,
@@ -166,13 +181,13 @@ def _train_block(
     """Steps number `steps`: the carry after them, and their mean cross-entropy. None after the last one."""
     import optax
 
-    optimizer = _optimizer(settings)
-    each = min(EACH, settings.batch_size)
+    optimizer, (M, looks) = _optimizer(settings), simulators
+    each = min(EACH if looks is None else EACH_READ, settings.batch_size)
 
     def loss(nets: Nets, key: Key[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
         keys = jr.split(key, 3)
-        chosen = uniform_integers(keys[0], np.full(settings.batch_size // each, settings.simulators))
-        mean, log_sd = SPEED * nets.mean[chosen], nets.log_sd[chosen]
+        chosen = uniform_integers(keys[0], np.full(settings.batch_size // each, len_of(M)))
+        mean, log_sd = nets.codes.of(chosen, looks)
         noise = jr.normal(keys[1], (len(chosen), each, settings.dimensions))
         z = mean[:, None] + jnp.exp(log_sd)[:, None] * noise
         data = _samples(keys[2], M, chosen, each, sample_state, architecture.num_actions)
@@ -222,11 +237,12 @@ def _cross_entropy(
 
 
 @compiled_quickly(0)
-def _scaled(nets: Nets, architecture: Architecture, expected: bool) -> Trained:
+def _scaled(nets: Nets, number: int, looks: Looks, architecture: Architecture, expected: bool) -> Trained:
     """With z in units of the prior, which has the moments of all q_m together."""
-    mean = jnp.mean(SPEED * nets.mean, axis=0)
-    spread = SPEED * nets.mean - mean[None]
-    covariance = spread.T @ spread / len(spread) + jnp.diag(jnp.mean(jnp.exp(2 * nets.log_sd), axis=0))
+    means, log_sd = nets.codes.of(jnp.arange(number, dtype=jnp.int32), looks)
+    mean = jnp.mean(means, axis=0)
+    spread = means - mean[None]
+    covariance = spread.T @ spread / number + jnp.diag(jnp.mean(jnp.exp(2 * log_sd), axis=0))
     A = jnp.linalg.cholesky(covariance)
 
     def scaled(net: LatentNet | None) -> LatentNet | None:
@@ -254,8 +270,7 @@ def measure_fit(
 ) -> LatentFit:
     """Of some simulators at their z, and of those that lie farthest out; `key` and `sample_simulator` are
     those of the training."""
-    architecture = trained.posterior.architecture
-    _, key_test, M = _begin(key, sample_simulator, architecture, settings)
+    key_test, M = _simulators(key, sample_simulator, len(trained.z))
     distance = np.linalg.norm(np.asarray(trained.z, np.float64), axis=1)
     order = np.argsort(distance)
     edge = order[-min(NUM_AT_THE_EDGE, len(order) // 2) :]
@@ -357,12 +372,12 @@ def _load(path: Path, settings: Mapping[str, Any], like: Trained) -> tuple[Train
     return structure.unflatten(map(jax.device_put, leaves)), fit
 
 
-def shapes(architecture: Architecture, settings: LatentSettings) -> Trained:
-    """What `train` gives, as shapes."""
+def shapes(architecture: Architecture, settings: LatentSettings, number: int) -> Trained:
+    """What `train` gives with so many simulators, as shapes."""
 
     def made(key: Key[Array, ""]) -> Trained:
         nets = untrained(key, key, architecture, settings)
-        z = jnp.zeros((settings.simulators, settings.dimensions))
+        z = jnp.zeros((number, settings.dimensions))
         start = Gaussian(z[0], jnp.eye(settings.dimensions))
         return Trained(Latent(*nets, start, architecture, settings.model == "expected"), z)
 

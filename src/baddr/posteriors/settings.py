@@ -180,7 +180,7 @@ class MixtureSettings:
 
     of: tuple[str, ...] = ("latent", "baddr")
     """Agents with a posterior: latent, bank, baddr, filtering, ba-pomcp, fba-pomcp."""
-    weights: tuple[float, ...] = (0.9, 0.1)
+    weights: tuple[float, ...] = (0.5, 0.5)
     """The prior weight of each, in proportion."""
 
     def problems(self) -> list[str]:
@@ -213,13 +213,14 @@ class LatentSettings:
     """Let transitions depend on z, and learn z from them. no: all simulators have the same ones."""
     learn_observation: bool = True
     """Let observations depend on z, and learn z from them. no: all simulators have the same ones."""
-    simulators: int = 1024
-    """Number of simulators that the networks are trained on."""
+    simulators: int = 0
+    """Number of simulators that the networks are trained on. 0: 16,384, or 1024 black boxes, or fewer where
+    they do not fit."""
     steps: int = 8192
     """Steps of training, each on fresh samples."""
     batch_size: int = 1024
-    """Samples in each step: 32 from each of batch-size / 32 simulators."""
-    learning_rate: float = 0.003
+    """Samples in each step: 8 from each simulator (32 from each black box)."""
+    learning_rate: float = 0.01
     """Adam's learning rate at the start. It falls to 0 as a cosine."""
     beta: float = 0.0003
     """Weight of the divergence of a simulator's z from N(0, I), against a sample's cross-entropy."""
@@ -242,7 +243,7 @@ class LatentSettings:
                 "latent.learn-transition and latent.learn-observation: one of them must be yes",
             ),
             (0 < self.width <= 1, "latent.width must be above 0 and at most 1"),
-            (self.simulators >= 2, "latent.simulators must be at least 2"),
+            (self.simulators == 0 or self.simulators >= 2, "latent.simulators must be 0 or at least 2"),
             (self.steps >= 0, "latent.steps must not be negative"),
             (self.batch_size >= 1, "latent.batch-size must be at least 1"),
             (self.learning_rate >= 0, "latent.learning-rate must not be negative"),

@@ -98,7 +98,7 @@ LATENT_9 = LATENT_3.changed(
     PAPER_9.runs,
     PAPER_9.episodes,
     filter={"num_particles": 8192, "resample_below": 4096.0},
-    latent={"dimensions": 12, "hidden": 128, "batch_size": 2048, "learning_rate": 0.01},
+    latent={"dimensions": 12, "hidden": 128, "batch_size": 2048},
 )
 
 TREE = BeliefTree(num_expansions=16, num_particles=256)
