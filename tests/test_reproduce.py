@@ -231,7 +231,7 @@ def test_our_curve_differs_in_its_planner_alone_and_no_claim_is_about_it(name):
 
 def test_the_tables_of_nine_lanes_are_counted_right():
     from baddr.domains.road_racing import make_domain
-    from baddr.posteriors.factored import num_counts
+    from baddr.posteriors.factored.graph import num_counts
 
     assert num_counts(make_domain(lanes=9).graphs["figure"], "true") == COUNTS_9_LANES
 

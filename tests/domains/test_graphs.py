@@ -19,7 +19,8 @@ from baddr.errors import UserError
 from baddr.lab.build import build
 from baddr.lab.experiment import preset
 from baddr.posteriors import Factored
-from baddr.posteriors.factored import expected_dynamics, num_counts
+from baddr.posteriors.factored import expected_dynamics
+from baddr.posteriors.factored.graph import num_counts
 from baddr.posteriors.settings import FactoredSettings
 
 LISTEN = 2

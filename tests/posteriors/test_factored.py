@@ -22,20 +22,11 @@ from baddr.core.pomdp import POMDP, Dynamics, Transition
 from baddr.core.posterior import sample
 from baddr.domains import factored_tiger, tiger
 from baddr.posteriors import Counts, Dirichlet, Factored, FactoredCounts, Graph
-from baddr.posteriors.factored import (
-    Computed,
-    Node,
-    edge_probabilities,
-    expected_dynamics,
-    fully_connected,
-    inversion,
-    log_evidence,
-    log_rising,
-    num_counts,
-    num_edges,
-    parents,
-    particle_bytes,
-)
+from baddr.posteriors.evidence import log_evidence, log_rising
+from baddr.posteriors.factored import Computed, Node, expected_dynamics, parents
+from baddr.posteriors.factored.dynamics import inversion
+from baddr.posteriors.factored.graph import fully_connected, num_counts, num_edges, particle_bytes
+from baddr.posteriors.factored.posterior import edge_probabilities
 from baddr.posteriors.moments import observation_moments
 
 LISTEN = jnp.int32(2)

@@ -17,7 +17,7 @@ from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.pomdp import all_vectors
 from baddr.domains import collision_avoidance, factored_tiger, road_racing, sysadmin
 from baddr.posteriors import Factored, grids
-from baddr.posteriors.factored import untied
+from baddr.posteriors.factored.graph import untied
 from baddr.posteriors.forms import NoForm
 from baddr.posteriors.tables import TableModels, feature_tables
 

@@ -28,7 +28,8 @@ class FbaPomcp(Bayesian, Generic[P, F]):
         """The Bayes network with the chosen structure; one that cannot fit is refused before it is made."""
         from baddr.agents.needs import lacks
         from baddr.fast.backend import device_memory
-        from baddr.posteriors.factored import Factored, is_tied, num_counts, particle_bytes
+        from baddr.posteriors.factored import Factored
+        from baddr.posteriors.factored.graph import is_tied, num_counts, particle_bytes
 
         # Type: ignore[attr-defined]
         filter: Any = self.filter
@@ -55,7 +56,7 @@ class FbaPomcp(Bayesian, Generic[P, F]):
     def with_tables(self, domain: "Domain", graph: "Graph") -> "Posterior":
         """Tables for all features of the graph that are not computed."""
         from baddr.agents.moves import start_marginals
-        from baddr.posteriors.factored import untied
+        from baddr.posteriors.factored.graph import untied
         from baddr.posteriors.forms import NoForm
         from baddr.posteriors.tables import feature_tables
 

@@ -11,7 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from baddr.core.pomdp import State, all_vectors, flat_index
-from baddr.posteriors.factored import Computed, Factored, Graph, Layout, Node, Shared, lay_out, tie
+from baddr.posteriors.factored import Computed, Factored, Graph, Node
+from baddr.posteriors.factored.layout import Layout, lay_out
+from baddr.posteriors.factored.ties import Shared, tie
 from baddr.posteriors.grids import bank_of
 
 NUM_PROBES = 64  # random values of the other features, to see what a computed feature reads

@@ -21,7 +21,7 @@ from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.pomdp import all_vectors, feature_vector, flat_index
 from baddr.core.rejuvenation import Moves
 from baddr.posteriors.dirichlet import Counts, Dirichlet
-from baddr.posteriors.factored import log_evidence
+from baddr.posteriors.evidence import log_evidence
 from baddr.posteriors.memory import Codes, Memory, ParticleMoves
 from baddr.posteriors.paths import Tables, draw_paths
 

@@ -19,7 +19,9 @@ from baddr import prng
 from baddr.core.gba_pomdp import AugmentedState
 from baddr.core.pomdp import all_vectors, feature_vector
 from baddr.core.rejuvenation import Moves
-from baddr.posteriors.factored import Edges, Factored, FactoredCounts, Layout, Table
+from baddr.posteriors.factored import Factored, FactoredCounts
+from baddr.posteriors.factored.dynamics import Edges
+from baddr.posteriors.factored.layout import Layout, Table
 from baddr.posteriors.gibbs import relabellings
 from baddr.posteriors.memory import Codes, Memory, ParticleMoves
 from baddr.posteriors.paths import Tables, draw_paths

@@ -20,7 +20,8 @@ from baddr.core.posterior import Posterior, Theta, sample
 from baddr.posteriors.bank import Bank, Member, by_member
 from baddr.posteriors.dirichlet import Counts, Dirichlet
 from baddr.posteriors.dropout import Dropout
-from baddr.posteriors.factored import Factored, FactoredCounts, entries
+from baddr.posteriors.factored import Factored, FactoredCounts
+from baddr.posteriors.factored.dynamics import entries
 from baddr.posteriors.frozen import Frozen
 from baddr.posteriors.known import Known
 from baddr.posteriors.latent import Gaussian, Latent

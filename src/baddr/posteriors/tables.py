@@ -22,7 +22,8 @@ from baddr.core.models import Indices, Proposals, RestartingModels, draw_each
 from baddr.core.particles import tree_at_index
 from baddr.core.pomdp import Action, Observation, State, Transition
 from baddr.core.posterior import Posterior, Theta
-from baddr.posteriors.factored import Factored, FactoredDynamics, Graph, inversion
+from baddr.posteriors.factored import Factored, FactoredDynamics, Graph
+from baddr.posteriors.factored.dynamics import inversion
 from baddr.posteriors.forms import Form, numbers
 
 

@@ -22,7 +22,8 @@ from baddr.domains.tables import KNOWN, observation_table, transition_table
 from baddr.domains.tiger import model as tiger
 from baddr.domains.tiger.model import LISTEN, NULL, SIZES
 from baddr.posteriors import Counts, Factored, Posterior
-from baddr.posteriors.factored import edge_probabilities, expected_dynamics
+from baddr.posteriors.factored import expected_dynamics
+from baddr.posteriors.factored.posterior import edge_probabilities
 
 MOST_FEATURES_OF_A_TABLE = 4  # irrelevant ones: a flat T has 3 4^(k+1) counts
 
