@@ -16,19 +16,18 @@ from jaxtyping import Array
 
 from baddr import load_results, prng
 from baddr.agents.learners import A2C, advance, evaluate, start
-from baddr.agents.learners.a2c import _gradient, a2c_loss, descend, n_step_targets, optimizer
+from baddr.agents.learners.a2c import _gradient
+from baddr.agents.learners.actor_critic import GRU, ActorCritic, Seen
 from baddr.agents.learners.dpfrl import (
-    GRU,
     PFGRU,
-    ActorCritic,
     Latent,
     ParticleFilter,
-    Seen,
     SlotNorm,
     sample_ancestors,
     soft_resample,
 )
 from baddr.agents.learners.encoders import GridEncoder, OneHotEncoder, make_encoder
+from baddr.agents.learners.loss import a2c_loss, descend, n_step_targets, optimizer
 from baddr.agents.learners.settings import DPFRL
 from baddr.cli import main
 from baddr.core.pomdp import POMDP

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from baddr.agents.learners.a2c import A2C, Episodes, Learner, advance, evaluate, start
+    from baddr.agents.learners.a2c import A2C, Learner, advance, evaluate, start
+    from baddr.agents.learners.actors import Episodes
 
 __all__ = ["A2C", "Episodes", "Learner", "advance", "evaluate", "start"]
 

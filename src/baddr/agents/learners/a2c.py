@@ -16,10 +16,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import optax
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
-from baddr.agents.learners.dpfrl import ActorCritic, Seen
+from baddr.agents.learners.actor_critic import ActorCritic, Seen
+from baddr.agents.learners.actors import Actors, Episodes, Sample, restart, step_actors
+from baddr.agents.learners.loss import a2c_loss, descend, n_step_targets, optimizer
 from baddr.agents.learners.settings import DPFRL
 from baddr.core.pomdp import POMDP, Scalar
 from baddr.fast.loops import one_by_one
@@ -31,16 +32,6 @@ class A2C(eqx.Module):
     pomdp: POMDP
     settings: DPFRL = eqx.field(static=True)
     particles: bool = eqx.field(static=True, default=True)
-
-
-class Actors(NamedTuple):
-    """Where the B actors of a learner stand in their episodes."""
-
-    s: PyTree
-    seen: Seen
-    t: Int[Array, "*seeds B"]
-    return_: Float[Array, "*seeds B"]
-    discounted_return: Float[Array, "*seeds B"]
 
 
 class Window(NamedTuple):
@@ -65,30 +56,6 @@ class Learner(NamedTuple):
     learning_rate: Float[Array, "*seeds"]
 
 
-class Episodes(NamedTuple):
-    """The steps at which an episode `ended`, its number, and what it came to.
-
-    A learner's episodes are numbered as they end; those that end at the same step, in the actors' order."""
-
-    ended: Bool[Array, "*steps B"]
-    episode: Int[Array, "*steps B"]
-    return_: Float[Array, "*steps B"]
-    discounted_return: Float[Array, "*steps B"]
-    length: Int[Array, "*steps B"]
-
-
-class Sample(NamedTuple):
-    """n steps of the actors."""
-
-    seen: Seen
-    ancestors: PyTree
-    logits: Float[Array, "n B A"]
-    value: Float[Array, "n B"]
-    a: Int[Array, "n B"]
-    r: Float[Array, "n B"]
-    episodes: Episodes
-
-
 @eqx.filter_jit
 def start(keys: Key[Array, " seeds"], agent: A2C) -> Learner:
     """Learners before their first update. What a seed does depends on its key alone.
@@ -101,7 +68,7 @@ def _start(key: Key[Array, ""], agent: A2C) -> Learner:
     settings = agent.settings
     key_network, key_actors, key_updates = jr.split(key, 3)
     network = ActorCritic(key_network, agent.pomdp, settings, agent.particles)
-    s, o = jax.vmap(lambda key: _restart(key, agent.pomdp))(jr.split(key_actors, settings.actors))
+    s, o = jax.vmap(lambda key: restart(key, agent.pomdp))(jr.split(key_actors, settings.actors))
     zeros = jnp.zeros((settings.actors,))
     count = jnp.zeros((settings.actors,), jnp.int32)
     actors = Actors(s, Seen(o, count, jnp.ones_like(count, bool)), count, zeros, zeros)
@@ -203,7 +170,7 @@ def _loss(
     settings, n = agent.settings, agent.settings.sample_length
 
     def act(carry: tuple[PyTree, Actors], i: Int[Array, ""]) -> tuple[tuple[PyTree, Actors], Any]:
-        return _act(_step_key(learner, learner.updates, i, n), network, agent.pomdp, *carry)
+        return step_actors(_step_key(learner, learner.updates, i, n), network, agent.pomdp, *carry)
 
     (latent, actors), sample = jax.lax.scan(act, (latent, learner.actors), jnp.arange(n, dtype=jnp.int32))
     ahead, _ = network.step(_step_key(learner, learner.updates, jnp.int32(n), n), latent, actors.seen)
@@ -216,101 +183,6 @@ def _loss(
 def _step_key(learner: Learner, update: Int[Array, ""], i: Int[Array, ""], n: int) -> Key[Array, ""]:
     """Of the noise in step i of an update; i = n looks one step ahead, for the bootstrap."""
     return jr.fold_in(learner.key, update * (n + 1) + i)
-
-
-def _act(
-    key: Key[Array, ""],
-    network: ActorCritic,
-    pomdp: POMDP,
-    latent: PyTree,
-    actors: Actors,
-    greedy: bool = False,
-) -> tuple[tuple[PyTree, Actors], Sample]:
-    """One step of every actor, into a new episode where one ends."""
-    latent, ancestors = network.step(key, latent, actors.seen)
-    logits, value = network.heads(latent)
-    key_a, key_world = jr.split(jr.fold_in(key, 1))
-    a = jnp.argmax(logits, axis=-1) if greedy else jr.categorical(key_a, logits)
-    a = a.astype(jnp.int32)
-    next_actors, r, episodes = jax.vmap(lambda *one: _world(pomdp, *one))(
-        jr.split(key_world, len(a)), actors, a
-    )
-    return (latent, next_actors), Sample(actors.seen, ancestors, logits, value, a, r, episodes)
-
-
-def _world(
-    pomdp: POMDP, key: Key[Array, ""], actor: Actors, a: Int[Array, ""]
-) -> tuple[Actors, Scalar, Episodes]:
-    """One actor's step. An episode that reaches the horizon has ended, as if its last state were terminal."""
-    key_step, key_restart = jr.split(key)
-    s_next, o = pomdp.step(key_step, actor.s, a)
-    r = jnp.asarray(pomdp.reward(actor.s, a, s_next), jnp.float32)
-    ended = pomdp.is_terminal(actor.s, a, s_next) | (actor.t + 1 >= pomdp.horizon)
-    return_ = actor.return_ + r
-    discounted = actor.discounted_return + jnp.float32(pomdp.discount) ** actor.t.astype(jnp.float32) * r
-    episode = Episodes(ended, jnp.int32(0), return_, discounted, actor.t + 1)
-    on = Actors(s_next, Seen(o, a, jnp.array(False)), actor.t + 1, return_, discounted)
-    nothing = jnp.float32(0)
-    s, o = _restart(key_restart, pomdp)
-    fresh = Actors(s, Seen(o, jnp.int32(0), jnp.array(True)), jnp.int32(0), nothing, nothing)
-    return jax.tree.map(lambda x, y: jnp.where(ended, x, y), fresh, on), r, episode
-
-
-def _restart(key: Key[Array, ""], pomdp: POMDP) -> tuple[PyTree, Int[Array, " observation_features"]]:
-    key_s, key_o = jr.split(key)
-    s = pomdp.initial_state(key_s)
-    return s, pomdp.initial_observation(key_o, s)
-
-
-def n_step_targets(
-    r: Float[Array, "n B"], ended: Bool[Array, "n B"], bootstrap: Float[Array, " B"], discount: float
-) -> Float[Array, "n B"]:
-    """R_i = r_i + gamma R_{i+1}, where R_n is the bootstrap and nothing follows an episode's end."""
-
-    def back(R: Float[Array, " B"], step: tuple[Array, Array]) -> tuple[Array, Array]:
-        r, ended = step
-        R = r + discount * jnp.where(ended, 0.0, R)
-        return R, R
-
-    return jax.lax.scan(back, bootstrap, (r, ended), reverse=True)[1]
-
-
-def a2c_loss(
-    logits: Float[Array, "n B A"],
-    value: Float[Array, "n B"],
-    a: Int[Array, "n B"],
-    R: Float[Array, "n B"],
-    settings: DPFRL,
-) -> Scalar:
-    """Means over steps and actors of (R - V)^2, -(R - V) log pi (R - V held fixed) and -entropy, weighted."""
-    log_pi = jax.nn.log_softmax(logits)
-    chosen = jnp.take_along_axis(log_pi, a[..., None], axis=-1)[..., 0]
-    entropy = -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
-    advantage = R - value
-    return (
-        settings.critic_coefficient * jnp.mean(advantage**2)
-        - settings.actor_coefficient * jnp.mean(jax.lax.stop_gradient(advantage) * chosen)
-        - settings.entropy_coefficient * jnp.mean(entropy)
-    )
-
-
-def optimizer(settings: DPFRL) -> optax.GradientTransformation:
-    """Gradients are clipped by their norm over all weights, then RMSProp: g / (sqrt(v) + eps), v the running
-    mean of g^2. As in the published program, eps is outside of the root and v is not corrected for its start.
-
-    The published program divides by the norm plus 1e-6, optax by the norm: where gradients are clipped to 5,
-    they differ in the seventh digit.
-    """
-    return optax.chain(
-        optax.clip_by_global_norm(settings.max_gradient_norm),
-        optax.scale_by_rms(settings.decay, settings.epsilon, eps_in_sqrt=False),
-    )
-
-
-def descend(w: PyTree, state: PyTree, gradient: PyTree, lr: Scalar, settings: DPFRL) -> tuple[PyTree, PyTree]:
-    """The weights after a step of the optimizer, and its state."""
-    step, state = optimizer(settings).update(gradient, state)
-    return jax.tree.map(lambda w, x: w - lr * x, w, step), state
 
 
 @eqx.filter_jit
@@ -330,7 +202,7 @@ def evaluate(
     def one_seed(key: Key[Array, ""], learner: Learner) -> Episodes:
         def act(carry: Any, i: Int[Array, ""]) -> tuple[Any, Episodes]:
             latent, actors, counted = carry
-            (latent, next_actors), sample = _act(
+            (latent, next_actors), sample = step_actors(
                 jr.fold_in(key, i), learner.network, agent.pomdp, latent, actors, greedy
             )
             counts = sample.episodes.ended & (i - actors.t >= horizon) & (counted < episodes_per_actor)

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key
 
-from baddr.agents.learners.a2c import A2C, Episodes, Learner, advance, start
+from baddr.agents.learners.a2c import A2C, Learner, advance, start
+from baddr.agents.learners.actors import Episodes
 from baddr.agents.life import Arrays, Failure, Life, bytes_of, plain
 
 LEVEL = 3  # of LLVM: updates gain 5 % by the highest
