@@ -1,5 +1,6 @@
 """`baddr explore`: what a session shows is what the agent believes, and the page works in a browser."""
 
+import base64
 import json
 import shutil
 import socket
@@ -11,6 +12,7 @@ import urllib.request
 from contextlib import contextmanager
 from dataclasses import replace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -27,6 +29,8 @@ from baddr.lab.experiment import preset
 from baddr.lab.explore import server
 from baddr.lab.explore.distributions import NUM_BINS, distributions
 from baddr.lab.explore.folder import Results
+from baddr.lab.explore.outlook import Outlook, outlook_view
+from baddr.lab.explore.picture import drawn
 from baddr.lab.explore.session import Inside, Session
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
@@ -113,13 +117,49 @@ def test_what_would_be_believed_is_what_is_believed(inside):
     """Bayes on tiger: (5, 3) of 8 for each door, so that p(left | heard left) is .625; 256 particles have a
     standard error of .03 of the prior."""
     session = Session(inside, 2)
-    imagined = session.after(LISTEN, LEFT)
+    imagined = session.after(LISTEN, [LEFT])
     assert imagined["state"][0][LEFT] == pytest.approx(0.625, abs=4 * 0.03)
     session.act(LISTEN, [LEFT])
     view = session.view()
     assert view["state"][0] == pytest.approx(imagined["state"][0], abs=4 * 0.03)
     assert view["history"][-1]["imagined"] and view["ancestors"] <= view["particles"] == 256
-    assert session.after(LISTEN, 2)["impossible"], "listening never gives null"
+    assert session.after(LISTEN, [2])["impossible"], "listening never gives null"
+
+
+def test_the_outlook_is_what_bayes_expects(inside):
+    """Who heard the right door twice has counts (7, 3) if it is the good one; if not, (3, 5) became (5, 5).
+    So p(hear right) = .7 b(right) + .5 b(left). Doors end the episode and are silent; 10 or -100."""
+    session = Session(inside, 4)
+    session.act(LISTEN, [RIGHT])
+    session.act(LISTEN, [RIGHT])
+    view = session.view()
+    left, right = view["state"][0]
+    opened, _, listened = view["outlook"]
+    assert listened["reward"] == pytest.approx(-1) and listened["ends"] == 0
+    heard = {x["o"][0]: x["p"] for x in listened["seen"]}
+    assert list(heard) == [LEFT, RIGHT] and sum(heard.values()) == pytest.approx(1, abs=1e-4)
+    assert heard[RIGHT] == pytest.approx(0.7 * right + 0.5 * left, abs=1e-3)
+    assert opened["reward"] == pytest.approx(10 * left - 100 * right, abs=1e-3) and opened[
+        "ends"
+    ] == pytest.approx(1)
+    assert opened["seen"] == [{"o": [2], "p": pytest.approx(1)}] and opened["others"] < 1e-4
+
+
+def test_many_observations_are_counted():
+    """Of 3 x 20 observations eight are shown, in their own order, and the rest is the others'."""
+    o = np.array([[[i // 20, i % 20] for i in range(60)]])
+    weights = np.where(np.arange(60) % 7 == 0, 0.1, 0.1 / 51)[None]
+    [shown] = outlook_view(Outlook(*map(jnp.asarray, (np.ones(1), np.full(1, 0.5), o, weights))))
+    assert [x["o"] for x in shown["seen"]] == [[i // 20, i % 20] for i in range(0, 56, 7)]
+    assert shown["others"] == pytest.approx(weights.sum() - 0.8) and shown["ends"] == 0.5
+
+
+def test_a_session_and_a_folder_are_drawn(inside, folder):
+    session = Session(inside, 5)
+    session.act(LISTEN)
+    for png in (drawn(inside.domain.renderer, session.scene()), Results(folder).picture(0)):
+        assert base64.b64decode(png).startswith(b"\x89PNG")
+    assert Results(folder).picture(10**6) == ""
 
 
 def test_the_tree_unfolds_to_what_the_plan_says(inside):
@@ -134,7 +174,7 @@ def test_the_tree_unfolds_to_what_the_plan_says(inside):
     assert sum(child["p"] for child in listened) == pytest.approx(1)
     assert {child["observation"] for child in listened} == {LEFT, RIGHT}
     heard = next(child for child in listened if child["observation"] == LEFT)
-    assert heard["state"][0][LEFT] == pytest.approx(session.after(LISTEN, LEFT)["state"][0][LEFT], abs=0.15)
+    assert heard["state"][0][LEFT] == pytest.approx(session.after(LISTEN, [LEFT])["state"][0][LEFT], abs=0.15)
     assert not actions[LEFT]["children"], "an opened door ends the episode"
     grown = next(child for child in listened if not child["leaf"])
     below = session.node(grown["node"])
@@ -224,7 +264,8 @@ def test_the_socket_is_of_this_machine_alone():
 
 
 def test_the_page_fetches_nothing_from_elsewhere():
-    page = server.files("baddr.lab.explore").joinpath("page.html").read_text("utf-8")
+    page = server.page()
+    assert "<script>" in page and "/* script */" not in page and "/* style */" not in page
     assert "http://" not in page and "https://" not in page and "//cdn" not in page
 
 
@@ -338,6 +379,34 @@ def test_the_page_loads_steps_acts_and_survives_a_reload(browser, explorer, addr
     assert browser.run("document.getElementById('error').textContent") == ""
 
 
+def test_keys_a_slider_and_clicks_lead_through_an_episode(browser, explorer, address):
+    """Keys: 3 listens, arrows go back and forth. A click on an observation supposes it; the slider and the
+    history lead to a moment."""
+    browser.visit(f"{address}/?token={explorer.token}")
+    browser.wait(f"{PLACE} !== undefined")
+    browser.click("new")
+    browser.wait(f"{PLACE} === '0'")
+    press = lambda key: browser.run(f"document.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}'}}))")
+    press("3")
+    browser.wait(f"{PLACE} === '1' && !busy")
+    press("ArrowLeft")
+    browser.wait(f"{PLACE} === '0' && !busy")
+    press("ArrowRight")
+    browser.wait(f"{PLACE} === '1' && !busy")
+    browser.run(f"document.querySelector('[data-act=\"{LISTEN},{RIGHT}\"]').click()")
+    browser.wait(f"{PLACE} === '2' && !busy")
+    assert "right (supposed)" in browser.run("document.getElementById('history').innerText")
+    slide = "slider.value = 0; document.getElementById('slider').dispatchEvent(new Event('input'))"
+    browser.run(f"eval({json.dumps(slide)})")
+    browser.wait(f"{PLACE} === '0' && !busy")
+    press("ArrowRight")
+    browser.wait(f"{PLACE} === '1' && !busy")
+    browser.run("document.querySelector('#history tbody tr').click()")
+    browser.wait("document.querySelector('#picture img') !== null")
+    assert browser.run("document.querySelectorAll('[data-act]').length") == 4, "null after doors, two sounds"
+    assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_two_pages_at_once_do_not_meet(browser, explorer, address):
     url = f"{address}/?token={explorer.token}"
     browser.visit(url)
@@ -376,7 +445,11 @@ def test_the_page_of_a_folder_shows_its_curves_and_steps_its_trace(browser, fold
         browser.wait("document.getElementById('curves') !== null")
         assert browser.run("document.getElementById('curves').dataset.rows") == "24"
         browser.wait(f"{PLACE} === '0'")
-        browser.click("step")
+        browser.click("forward")
         browser.wait(f"{PLACE} === '1'")
         browser.click("back")
         browser.wait(f"{PLACE} === '0'")
+        browser.click("following")
+        second = next(i for i, step in enumerate(results.trace()) if step["episode"] == 1)
+        browser.wait(f"{PLACE} === '{second}'")
+        assert browser.run("document.getElementById('standing').textContent").startswith("episode 2, step 1")

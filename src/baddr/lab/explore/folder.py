@@ -9,11 +9,13 @@ import numpy as np
 
 from baddr.domains.catalog import entry
 from baddr.domains.entry import Names
+from baddr.domains.render import scenes_of
 from baddr.errors import UserError
 from baddr.files.rows import read_rows
 from baddr.files.store import Folder, load_results
 from baddr.lab.columns import of_kind
 from baddr.lab.experiment import of_folder
+from baddr.lab.explore.picture import drawn
 from baddr.lab.statistics import default_window, learning_curve
 
 POINTS = 40
@@ -26,6 +28,11 @@ class Results:
         self.folder = Folder(path)
         self.folder.check_existing()
         self.experiment = of_folder(self.folder)
+        self.domain: Any = None  # made where a step is drawn
+        self.kept: tuple[Any, list[dict[str, Any]]] = (
+            None,
+            [],
+        )  # the trace, and the file that it was read from
 
     @property
     def names(self) -> Names:
@@ -65,10 +72,14 @@ class Results:
         path = self.folder.path / "trace.jsonl"
         if not path.exists():
             return []
-        try:
-            return [json.loads(line) for line in path.read_text().splitlines()]
-        except ValueError as error:
-            raise UserError(f"{path} is not what a run writes: {error}.") from error
+        about = path.stat()
+        version = about.st_mtime_ns, about.st_size
+        if self.kept[0] != version:
+            try:
+                self.kept = version, [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+            except ValueError as error:
+                raise UserError(f"{path} is not what a run writes: {error}.") from error
+        return self.kept[1]
 
     def view(self, place: int) -> dict[str, Any]:
         """A step of the trace, in the form of a session's view: the belief is the one after it."""
@@ -79,7 +90,9 @@ class Results:
         step = steps[place]
         belief = step["belief"]
         first = next(i for i, other in enumerate(steps) if other["episode"] == step["episode"])
+        starts = [i for i, other in enumerate(steps) if i == 0 or other["episode"] != steps[i - 1]["episode"]]
         said = lambda x: {key: x[key] for key in ("episode", "action", "observation", "reward")}
+        happened = lambda i: said(steps[i]) | {"place": i, "t": steps[i]["step"] + 1}
         discount = self.experiment.domain.discount if hasattr(self.experiment.domain, "discount") else 1.0
         return {
             "episode": step["episode"],
@@ -88,14 +101,29 @@ class Results:
             "total": sum(discount ** x["step"] * x["reward"] for x in steps[first : place + 1]),
             "place": place,
             "places": len(steps),
+            "starts": starts,
             "led_here": said(step),
-            "history": [said(x) | {"t": x["step"] + 1} for x in steps[max(0, place - 60) : place + 1]],
-            "particles": None,
+            "history": [happened(i) for i in range(max(0, place - 60), place + 1)],
+            "particles": getattr(getattr(self.experiment.settings, "filter", None), "num_particles", None),
             "effective": belief["effective_sample_size"],
             "ancestors": None,
             "state": belief["state"]["features"],
             "true_state": step["next_state"],
             "model": belief["model"],
             "plan": {"Q": step["Q"], "upper": None, "visits": step["visits"], "nodes": None, "steps": None},
+            "outlook": None,
             "tree": None,
         }
+
+    def picture(self, place: int) -> str:
+        """A step of the trace as the domain draws it. A domain of a user's own is not run to be drawn."""
+        steps = self.trace()
+        if not 0 <= place < len(steps) or entry(self.experiment.name).source is not None:
+            return ""
+        if self.domain is None:
+            from baddr.lab.build import build_domain  # needs JAX
+
+            self.domain = build_domain(self.experiment)
+        renderer = self.domain.renderer
+        scene = scenes_of([steps[place]], self.domain, self.names)[1]
+        return drawn(renderer, scene._replace(title="")) if renderer else ""

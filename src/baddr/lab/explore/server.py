@@ -16,6 +16,7 @@ from starlette.routing import Route
 from baddr.domains.entry import Names
 from baddr.errors import UserError
 from baddr.lab.explore.folder import Results
+from baddr.lab.explore.picture import drawn
 
 HOST = "127.0.0.1"
 MOST_SESSIONS = 8  # the oldest is dropped for another one
@@ -50,12 +51,18 @@ class Explorer:
             ("about", self.about),
             ("open", self.open),
             ("view", lambda asked: self._session(asked).view()),
-            ("step", lambda asked: self._do(asked, lambda session: session.step())),
-            ("act", lambda asked: self._do(asked, lambda session: session.act(*_acted(asked)))),
-            ("episode", lambda asked: self._do(asked, lambda session: session.next_episode())),
-            ("move", lambda asked: self._do(asked, lambda session: session.move(_int(asked, "by")))),
+            ("step", lambda asked: self._do(asked, lambda it: it.step())),
+            (
+                "act",
+                lambda asked: self._do(
+                    asked, lambda session: session.act(_int(asked, "a"), _observed(asked))
+                ),
+            ),
+            ("episode", lambda asked: self._do(asked, lambda it: it.next_episode())),
+            ("move", lambda asked: self._do(asked, lambda it: it.move(_int(asked, "by")))),
             ("node", lambda asked: self._session(asked).node(_int(asked, "node"))),
-            ("after", lambda asked: self._session(asked).after(_int(asked, "a"), _int(asked, "o"))),
+            ("after", lambda asked: self._session(asked).after(_int(asked, "a"), _observed(asked) or [])),
+            ("picture", self.picture),
             ("curves", lambda asked: self._results().curves()),
             ("trace", lambda asked: self._results().view(_int(asked, "place"))),
         ]
@@ -63,7 +70,7 @@ class Explorer:
     def _page(self, request: Request) -> Response:
         if not self._allowed(request):
             return PlainTextResponse("This address needs its token.", 403, HEADERS)
-        return HTMLResponse(files("baddr.lab.explore").joinpath("page.html").read_text("utf-8"), 200, HEADERS)
+        return HTMLResponse(page(), 200, HEADERS)
 
     def _allowed(self, request: Request) -> bool:
         given = request.query_params.get("token", "") or request.headers.get("x-token", "")
@@ -112,6 +119,14 @@ class Explorer:
         self.sessions[name] = session
         return {"session": name} | session.view()
 
+    def picture(self, asked: dict[str, str]) -> dict[str, str]:
+        """The world and the belief, as the domain draws them; nothing where it has no picture of its own."""
+        if self.results is not None:
+            return {"png": self.results.picture(_int(asked, "place"))}
+        session = self._session(asked)
+        renderer = session.inside.domain.renderer
+        return {"png": drawn(renderer, session.scene()) if renderer else ""}
+
     def _session(self, asked: dict[str, str]) -> Any:
         session = self.sessions.get(asked.get("session", ""))
         if session is None:
@@ -137,12 +152,19 @@ def _int(asked: dict[str, str], name: str, default: int | None = None) -> int:
         raise UserError(f"{name} must be a whole number.") from None
 
 
-def _acted(asked: dict[str, str]) -> tuple[int, list[int] | None]:
+def _observed(asked: dict[str, str]) -> list[int] | None:
+    """The observation to imagine, where there is one: whole numbers with commas between them."""
     given = asked.get("o", "")
     try:
-        return _int(asked, "a"), [int(x) for x in given.split(",")] if given else None
+        return [int(x) for x in given.split(",")] if given else None
     except ValueError:
         raise UserError("o must be whole numbers with commas between them.") from None
+
+
+def page() -> str:
+    """The page with its style and its script in it: nothing else is fetched."""
+    read = lambda name: files("baddr.lab.explore").joinpath(name).read_text("utf-8")
+    return read("page.html").replace("/* style */", read("page.css")).replace("/* script */", read("page.js"))
 
 
 def bound(port: int) -> socket.socket:

@@ -20,17 +20,19 @@ from baddr.core.belief_update import Info
 from baddr.core.life import state_marginals
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan, best_action
-from baddr.core.pomdp import feature_vector
 from baddr.domains.domain import Domain
 from baddr.domains.entry import Names, numbered
+from baddr.domains.render import Scene
 from baddr.errors import UserError
 from baddr.fast.belief_tree import FastTree
 from baddr.fast.loops import bytes_of, over_particles
 from baddr.lab.explore.distributions import distributions
+from baddr.lab.explore.outlook import looked_ahead, outlook_view
 from baddr.lab.explore.tree import grown, node_view, root_view
 from baddr.planners.belief_tree.search import Tree, plan_of
 
 MOST_MOMENTS = 400
+AHEAD, IMAGINED = 1 << 21, 1 << 20  # the keys of looks at what has not happened
 
 
 class Moment(NamedTuple):
@@ -47,6 +49,7 @@ class Moment(NamedTuple):
     plan: Plan | None = None
     tree: Tree | None = None
     model: dict[str, Any] = {}  # noqa: RUF012
+    outlook: list[dict[str, Any]] | None = None
 
 
 class Inside(eqx.Module):
@@ -148,7 +151,9 @@ class Session:
         if moment.over:
             return moment
         plan, a, tree = inside.think(self._key(), moment.belief, jnp.int32(horizon - moment.t))
-        return moment._replace(plan=plan, tree=tree, led_here=(moment.led_here or {}) | {"best": int(a)})
+        ahead = looked_ahead(jr.fold_in(self.key, AHEAD + self.count), inside.agent.gba, moment.belief)
+        led_here = (moment.led_here or {}) | {"best": int(a)}
+        return moment._replace(plan=plan, tree=tree, outlook=outlook_view(ahead), led_here=led_here)
 
     # What a reader can do.
 
@@ -167,10 +172,7 @@ class Session:
         action = jnp.int32(a)
         s_next, seen, r, ends = self.inside.world(self._key(), moment.s, action)
         if o is not None:
-            sizes = pomdp.observation_sizes
-            if len(o) != len(sizes) or not all(0 <= x < n for x, n in zip(o, sizes, strict=True)):
-                raise UserError(f"There is no observation {o}.")
-            seen = jnp.array(o, jnp.int32)
+            seen = self._observation(o)
         last = bool(ends) or moment.t + 1 >= pomdp.horizon
         belief, info = self.inside.learn(self._key(), moment.belief, action, seen, ends)
         if bool(info.impossible):
@@ -179,6 +181,12 @@ class Session:
         said["imagined"] = o is not None
         total = moment.total + pomdp.discount**moment.t * float(r)
         self._add(Moment(moment.episode, moment.t + 1, s_next, belief, info, said, total, last))
+
+    def _observation(self, o: list[int]) -> Array:
+        sizes = self.inside.domain.pomdp.observation_sizes
+        if len(o) != len(sizes) or not all(0 <= x < n for x, n in zip(o, sizes, strict=True)):
+            raise UserError(f"There is no observation {o}.")
+        return jnp.array(o, jnp.int32)
 
     def next_episode(self) -> None:
         """What was learned stays; the state is drawn anew."""
@@ -196,6 +204,7 @@ class Session:
 
     def view(self) -> dict[str, Any]:
         moment, inside = self.moment, self.inside
+        starts = [i for i, m in enumerate(self.moments) if i == 0 or m.t == 0]
         truth = np.asarray(jax.tree.leaves(moment.s)[0]).reshape(-1).tolist()
         info = moment.info
         return {
@@ -205,8 +214,9 @@ class Session:
             "total": moment.total,
             "place": self.now,
             "places": len(self.moments),
+            "starts": starts,
             "led_here": moment.led_here,
-            "history": [self._said(m) for m in self.moments[1 : self.now + 1]],
+            "history": [self._said(i) for i in range(1, self.now + 1)],
             "particles": moment.belief.num_particles,
             "effective": float(moment.belief.effective_sample_size()),
             "ancestors": None if info is None else int(info.distinct_ancestors),
@@ -214,11 +224,23 @@ class Session:
             "true_state": truth,
             "model": moment.model,
             "plan": None if moment.plan is None else plan_view(moment.plan),
+            "outlook": moment.outlook,
             "tree": None if moment.tree is None else root_view(moment.tree, inside.agent.gba.discount),
         }
 
-    def _said(self, moment: Moment) -> dict[str, Any]:
-        return {"episode": moment.episode, "t": moment.t, **(moment.led_here or {})}
+    def _said(self, place: int) -> dict[str, Any]:
+        moment = self.moments[place]
+        return {"place": place, "episode": moment.episode, "t": moment.t, **(moment.led_here or {})}
+
+    def scene(self) -> Scene:
+        """What there is to see now."""
+        moment, pomdp = self.moment, self.inside.domain.pomdp
+        state = lambda m: np.asarray(jax.tree.leaves(m.s)[0]).reshape(-1).tolist()
+        before = moment if moment.t == 0 else self.moments[max(self.now - 1, 0)]
+        said = moment.led_here or {}
+        belief = [_plain(p) for p in self.inside.marginals(moment.belief)]
+        seen = said.get("action"), said.get("observation"), belief
+        return Scene(state(before), state(moment), *seen, pomdp.state_sizes, self.inside.names, "")
 
     def node(self, number: int) -> list[dict[str, Any]]:
         """The children of a node of the tree."""
@@ -227,13 +249,13 @@ class Session:
             raise UserError("This planner keeps no tree to look at.")
         return node_view(tree, number, self.inside.agent.gba, self.inside.domain.pomdp)
 
-    def after(self, a: int, o: int) -> dict[str, Any]:
-        """What would be believed after an action and an observation (by its flat number)."""
+    def after(self, a: int, o: list[int]) -> dict[str, Any]:
+        """What would be believed after an action and an observation."""
         pomdp, moment = self.inside.domain.pomdp, self.moment
-        if moment.over or not (0 <= a < pomdp.num_actions and 0 <= o < pomdp.num_observations):
-            raise UserError("There is no such action and observation here.")
-        seen = feature_vector(jnp.int32(o), pomdp.observation_sizes)
-        key_update, key_about = jr.split(jr.fold_in(self.key, 1 << 20))
+        if moment.over or not 0 <= a < pomdp.num_actions:
+            raise UserError("There is no such action here.")
+        seen = self._observation(o)
+        key_update, key_about = jr.split(jr.fold_in(self.key, IMAGINED))
         belief, info = self.inside.learn(key_update, moment.belief, jnp.int32(a), seen, jnp.array(False))
         if bool(info.impossible):
             return {"impossible": True}
