@@ -24,8 +24,7 @@ from baddr.core.life import state_marginals
 from baddr.domains import tiger
 from baddr.errors import UserError
 from baddr.fast.runs import advance, start
-from baddr.gym import Environment, Player, player
-from baddr.gym_vector import VectorEnvironment
+from baddr.gym import Environment, Player, VectorEnvironment, player
 from baddr.lab.catalog import DOMAINS
 from baddr.planners.po_uct import PoUct
 from baddr.planners.uniform import Uniform

@@ -13,16 +13,17 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from gymnasium.spaces import Discrete
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from jaxtyping import Array, Bool, Int, Key, UInt32
 
 from baddr import prng
-from baddr.core.pomdp import POMDP, Observation, State
+from baddr.core.pomdp import POMDP
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
-from baddr.gym import Discrete, domain_of, observations
+from baddr.gym.environment import first_of, observations
 
 
 class Copies(NamedTuple):
@@ -96,21 +97,6 @@ class VectorEnvironment(VectorEnv):
         return o[:, 0] if o.shape[1] == 1 else o
 
 
-def make_vec(name: str, num_envs: int = 1, **settings: Any) -> VectorEnvironment:
-    """Copies of the environment of a domain with these settings; NAME as in `baddr.gym.make`."""
-    return VectorEnvironment(domain_of(name, settings)[0], num_envs)
-
-
-# --- what is compiled --------------------------------------------------------------------------------
-
-
-def _first(key: Key[Array, ""], pomdp: POMDP) -> tuple[State, Observation]:
-    """As `Environment` starts an episode."""
-    key_s, key_o = jr.split(jr.fold_in(key, 0))
-    s = pomdp.initial_state(key_s)
-    return s, pomdp.initial_observation(key_o, s)
-
-
 def _episode_key(key: Key[Array, ""], episode: Int[Array, ""]) -> Key[Array, ""]:
     """The first episode has the key itself."""
     later = jr.fold_in(key, -episode)
@@ -121,7 +107,7 @@ def _episode_key(key: Key[Array, ""], episode: Int[Array, ""]) -> Key[Array, ""]
 @eqx.filter_jit
 def _started(seeds: UInt32[Array, " n"], pomdp: POMDP) -> tuple[Copies, Int[Array, "n features"]]:
     keys = jax.vmap(lambda seed: jr.key(seed, impl=prng.IMPL))(seeds)  # `prng.key` of each
-    s, o = jax.vmap(lambda key: _first(key, pomdp))(keys)
+    s, o = jax.vmap(lambda key: first_of(key, pomdp))(keys)
     zero = jnp.zeros(seeds.shape, jnp.int32)
     return Copies(keys, zero, zero, s, zero > 0), o
 
@@ -130,7 +116,7 @@ def _started(seeds: UInt32[Array, " n"], pomdp: POMDP) -> tuple[Copies, Int[Arra
 def _again(copies: Copies, pomdp: POMDP) -> tuple[Copies, Int[Array, "n features"]]:
     episode = copies.episode + 1
     keys = jax.vmap(_episode_key)(copies.key, episode)
-    s, o = jax.vmap(lambda key: _first(key, pomdp))(keys)
+    s, o = jax.vmap(lambda key: first_of(key, pomdp))(keys)
     zero = jnp.zeros_like(copies.t)
     return Copies(copies.key, episode, zero, s, zero > 0), o
 
@@ -142,7 +128,7 @@ def _stepped(copies: Copies, pomdp: POMDP, a: Int[Array, " n"]) -> tuple[Copies,
     def one(copy: Copies, a: Int[Array, ""]) -> tuple[Copies, Seen]:
         episode = copy.episode + copy.over.astype(jnp.int32)
         key = _episode_key(copy.key, episode)
-        s_first, o_first = _first(key, pomdp)
+        s_first, o_first = first_of(key, pomdp)
         s_next, o = pomdp.step(jr.fold_in(key, 1 + copy.t), copy.s, a)
         r = jnp.where(copy.over, 0.0, pomdp.reward(copy.s, a, s_next))
         t = jnp.where(copy.over, 0, copy.t + 1)
