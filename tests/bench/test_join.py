@@ -13,6 +13,7 @@ from baddr.cli.suite import main
 from baddr.errors import UserError
 from baddr.files.tables import write_table
 from baddr.files.toml import to_toml
+from baddr.lab.experiment import to_config
 
 VALUES = {"prior-only": 0.0, "pomcp": 4.0, "bank": 3.0, "ba-pomcp": 2.0, "random": 1.0}
 
@@ -27,7 +28,7 @@ def made(path, domain, agent, seconds, runs=4, shift=0.0):
     for part in parts(Request(**asked)):
         here = folder.part(part)
         here.path.mkdir(parents=True)
-        here.config.write_text("")
+        here.config.write_bytes(to_config(part.experiment))
         here.manifest.write_text('{"status": "complete"}')
         run, episode = (x.ravel() for x in np.indices((runs, 10)))
         returns = VALUES[part.agent] + shift + 0.01 * run

@@ -15,6 +15,7 @@ from baddr.bench.scores import scale_of, scores
 from baddr.bench.suite import Request, parts
 from baddr.errors import UserError
 from baddr.files.tables import write_table
+from baddr.lab.experiment import to_config
 
 
 def rows(table):
@@ -105,7 +106,8 @@ def suite(tmp_path_factory):
     for part in parts(Request(**request)):
         value = {"prior-only": 0.0, "pomcp": 4.0}.get(part.agent, 3.8)
         folder.part(part).path.mkdir(parents=True)
-        folder.part(part).config.write_text("")
+        folder.part(part).config.write_bytes(to_config(part.experiment))
+        folder.part(part).manifest.write_text("{}")
         write_table(folder.part(part).episodes, flat(value, noise=0.3))
     manifest = {
         "status": "complete",
@@ -137,8 +139,11 @@ def test_the_scoreboard_and_an_outside_agent(suite, tmp_path):
     [
         ({"run": [0]}, (), "no column 'episode'"),
         (flat(1.0, 1, 1), (), "no column domain"),
-        (flat(1.0, 1, 1), ("t-maze",), "is about t-maze"),
+        (flat(1.0, 1, 1), ("t-maze",), "is about 't-maze'"),
         (flat(np.nan, 1, 1), ("tiger",), "finite numbers"),
+        (flat(1.0, 1, 1) | {"domain": ["x" * 999]}, (), "is about 'xxx"),
+        (flat(1.0, 1, 1002) | {"seed": np.arange(1002)}, ("tiger",), "more than 1,000 seeds"),
+        (flat(1.0, 1, 1) | {"seed": ["a"]}, ("tiger",), "'seed' has no numbers"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(suite, tmp_path, columns, domains, sentence):

@@ -16,22 +16,29 @@ from typing import Any
 
 from baddr.bench.suite import Part, Request, parts, refusal
 from baddr.domains.catalog import short_name
-from baddr.errors import UserError
+from baddr.errors import StorageError, UserError
 from baddr.files.machine import peak_memory
 from baddr.files.manifest import check_parts
-from baddr.files.store import Folder
+from baddr.files.settings import LARGEST_FLOAT
+from baddr.files.store import Folder, read_json
 from baddr.files.toml import merge, read_toml, to_toml
-from baddr.files.writing import write
+from baddr.files.writing import file_name, write
+from baddr.lab.asked import check_sizes, kept_as_asked
 from baddr.lab.build import build_domain
-from baddr.lab.experiment import of_folder
 from baddr.lab.progress import amount
+from baddr.lab.sources import check_sources_of_domains, sources_of_domains
 
 Progress = Callable[[str, float, str], None]  # which part, how much of all is done, what it does
 REQUEST = "suite.toml"
+AGAIN = "remove that folder, and resume computes the part again"
 
 
 class Suite(Folder):
-    """A folder of `baddr suite`."""
+    """A folder of `baddr suite`. `trust`: its domains' files are executed whatever they are."""
+
+    def __init__(self, path: Path, trust: bool = False):
+        super().__init__(path)
+        self.trust = trust
 
     @property
     def request(self) -> Path:
@@ -41,7 +48,18 @@ class Suite(Folder):
         return Folder(self.path / "parts" / part.name)
 
     def optimum(self, domain: str) -> Path:
-        return self.path / "optima" / f"{short_name(domain).replace(':', '-')}.json"
+        return self.path / "optima" / file_name(f"{short_name(domain).replace(':', '-')}.json")
+
+    def read_optimum(self, domain: str) -> dict[str, Any]:
+        """Its bounds, or why there are none; nothing where it was not solved."""
+        path = self.optimum(domain)
+        found = read_json(path) if path.exists() else {}
+        if isinstance(found, dict):
+            bounds: list[Any] = [found.get(name) for name in ("lower", "upper")]
+            bounded = all(type(x) in (int, float) and abs(x) < LARGEST_FLOAT for x in bounds)
+            if not found or bounded or isinstance(found.get("refused"), str):
+                return found
+        raise StorageError(f"{path} holds no bounds of an optimum; remove it, and resume solves it again.")
 
     def check_free(self) -> None:
         """Refuse to start where something else lies."""
@@ -56,13 +74,37 @@ class Suite(Folder):
         if not self.request.exists():
             raise UserError(f"{self.path} holds no suite: there is no {REQUEST} in it.")
         found = merge(Request(), read_toml(self.request), str(self.request))
+        if not self.trust:
+            manifest = self.read_manifest() if self.manifest.exists() else {}
+            check_sources_of_domains(found.domains, manifest, self.request)
         found.check()
         return found
+
+    def check_kept(self, request: Request) -> None:
+        """Refuse parts that are not those of the request."""
+        for part in parts(request):
+            here, asked = self.part(part), part.experiment
+            if here.config.exists():
+                check_sizes(here, kept_as_asked(here, asked, AGAIN, self.trust), asked, AGAIN)
 
     def read_parts(self) -> dict[str, Any]:
         """The manifest, whose parts are whole."""
         found = check_parts(self.read_manifest(), self.manifest, ("seconds", "memory_bytes", "failures"))
+        if not all(isinstance(why, str) for why in found.get("refused", {}).values()):
+            raise StorageError(f"{self.manifest} is not a manifest of baddr: refused holds no sentences.")
         return {"status": "running", "parts": {}, "refused": {}} | found
+
+    def is_computed(self, part: Part) -> bool:
+        """Whether a part has all its rows."""
+        here = self.part(part)
+        return here.config.exists() and here.is_whole
+
+    def is_complete(self, request: Request) -> bool:
+        """Whether nothing is left to compute."""
+        found = self.read_parts() if self.manifest.exists() else {"status": "running"}
+        if found["status"] != "complete":
+            return False
+        return all(part.name in found["refused"] or self.is_computed(part) for part in parts(request))
 
     @property
     def status(self) -> str:
@@ -74,9 +116,11 @@ def start(
 ) -> int:
     """A new suite; the number of parts in which a run failed."""
     request.check()
+    request = request.resolved
     folder.check_free()
     _refuse(request, folder, engine)
     with folder.owned():
+        folder.write_manifest(_new_manifest(request))  # first: where suite.toml is, its files are on record
         write(folder.request, to_toml(asdict(request)).encode())
         return _run(request, folder, progress, engine, listeners)
 
@@ -94,14 +138,16 @@ def _refuse(request: Request, folder: Suite, engine: Any) -> None:
 def resume(folder: Suite, progress: Progress, engine: Any = None, listeners: Sequence[Any] = ()) -> int:
     """Go on with the suite of a folder."""
     with folder.owned():
-        return _run(folder.read_request(), folder, progress, engine, listeners)
+        request = folder.read_request()
+        folder.check_kept(request)
+        return _run(request, folder, progress, engine, listeners)
 
 
 def _run(request: Request, folder: Suite, progress: Progress, engine: Any, listeners: Sequence[Any]) -> int:
     from baddr.bench.scoreboard import write_scoreboard
     from baddr.lab.runner import Interrupted
 
-    manifest = _manifest(folder)
+    manifest = _manifest(request, folder)
     plan, domains = list(parts(request)), {}
     try:
         for number, part in enumerate(plan):
@@ -111,7 +157,7 @@ def _run(request: Request, folder: Suite, progress: Progress, engine: Any, liste
             sentence = refusal(part.agent, domains[part.domain])
             if sentence:
                 manifest["refused"][part.name] = sentence
-            elif not folder.part(part).is_whole:
+            elif not folder.is_computed(part):
                 _compute(folder, part, manifest, (progress, number, len(plan)), engine, listeners)
         progress("scoreboard", 1.0, "writing")
     except KeyboardInterrupt:
@@ -122,12 +168,19 @@ def _run(request: Request, folder: Suite, progress: Progress, engine: Any, liste
     return sum(bool(found["failures"]) for found in manifest["parts"].values())
 
 
-def _manifest(folder: Suite) -> dict[str, Any]:
+def _new_manifest(request: Request) -> dict[str, Any]:
+    """The files of domains of the user's own are on record: a resume executes no others."""
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"started": started, "sources": sources_of_domains(request.domains), "parts": {}, "refused": {}}
+
+
+def _manifest(request: Request, folder: Suite) -> dict[str, Any]:
     from baddr.lab.runner import environment
 
-    new = {"started": datetime.now(UTC).isoformat(timespec="seconds"), "parts": {}, "refused": {}}
     old = folder.read_parts() if folder.manifest.exists() else {}
-    manifest = {**new, **old, "status": "running", **environment()}
+    manifest = {**_new_manifest(request), **old, "status": "running", **environment()}
+    if folder.trust:
+        manifest["sources"] = sources_of_domains(request.domains)
     folder.write_manifest(manifest)
     return manifest
 
@@ -149,7 +202,8 @@ def _compute(
     options = {"engine": engine or runner.LOCAL, "listeners": listeners}
     before = time.monotonic()
     if here.config.exists() and here.manifest.exists():
-        failures = runner.resume(of_folder(here), here, tell, **options)
+        kept = kept_as_asked(here, part.experiment, AGAIN, folder.trust)
+        failures = runner.resume(kept, here, tell, **options, trust=folder.trust)
     else:
         shutil.rmtree(here.path, ignore_errors=True)  # what a kill left before it started
         failures = runner.start(part.experiment, here, tell, **options)

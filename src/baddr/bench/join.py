@@ -16,7 +16,10 @@ SIZES = ("preset", "runs", "episodes", "trainings", "seed")  # what all must hav
 
 def join(folder: Suite, sources: Sequence[Suite]) -> int:
     """A new suite of all their agents and domains; how many of its parts nobody has computed yet."""
-    request = joined([source.read_request() for source in sources], sources)
+    requests = [source.read_request() for source in sources]
+    request = joined(requests, sources)
+    for asked, source in zip(requests, sources, strict=True):
+        source.check_kept(asked)
     manifests = [source.read_parts() for source in sources]
     folder.check_free()
     with folder.owned():
@@ -27,7 +30,7 @@ def join(folder: Suite, sources: Sequence[Suite]) -> int:
         missing = [
             part.name
             for part in parts(request)
-            if part.name not in manifest["refused"] and not folder.part(part).is_whole
+            if part.name not in manifest["refused"] and not folder.is_computed(part)
         ]
         manifest["status"] = "running" if missing else "complete"
         folder.write_manifest(manifest)
@@ -55,7 +58,7 @@ def _once(names: Iterable[str]) -> tuple[str, ...]:
 
 def _copy(source: Suite, folder: Suite) -> None:
     """Its whole parts, optima and outside agents: those that are not there yet."""
-    whole = [p.name for p in parts(source.read_request()) if source.part(p).is_whole]
+    whole = [p.name for p in parts(source.read_request()) if source.is_computed(p)]
     for name in whole:
         if not (folder.path / "parts" / name).exists():
             shutil.copytree(source.path / "parts" / name, folder.path / "parts" / name)
@@ -68,8 +71,9 @@ def _copy(source: Suite, folder: Suite) -> None:
 def _manifest(manifests: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What each has noted of its parts. The first that has a part is the one whose part was copied."""
     found = dict(manifests[0])
-    for kind in ("parts", "refused"):
-        found[kind] = {name: x for manifest in reversed(manifests) for name, x in manifest[kind].items()}
+    for kind in ("parts", "refused", "sources"):
+        every = [manifest.get(kind, {}).items() for manifest in reversed(manifests)]
+        found[kind] = {name: x for entries in every for name, x in entries}
     for name in ("device", "baddr"):
         found[name] = ", ".join(_once(str(m[name]) for m in manifests if name in m))
     return found

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from baddr.agents import AGENTS
 from baddr.bench.folder import Suite
+from baddr.bench.suite import MOST_TRAININGS
 from baddr.domains.catalog import short_name
-from baddr.errors import UserError
+from baddr.errors import UserError, shown
 from baddr.files.tables import Arrays, read_table, write_table
 
 COLUMNS = ("run", "episode", "discounted_return")
+MOST_ROWS = 1 << 23  # of a table
 
 
 def add(folder: Suite, path: Path, name: str, domains: tuple[str, ...]) -> list[str]:
@@ -22,47 +25,61 @@ def add(folder: Suite, path: Path, name: str, domains: tuple[str, ...]) -> list[
     """
     if not re.fullmatch(r"[\w.+-]+", name):
         raise UserError(f"--name {name!r}: a name is letters, digits, dots, plus, minus and underscores.")
+    if name in AGENTS:
+        raise UserError(f"--name {name} is an agent of this package: choose another name.")
     if not path.is_file():
         raise UserError(f"There is no file {path}.")
-    known = [short_name(domain) for domain in folder.read_request().chosen_domains]
-    rows = _checked(read_table(path, words=("domain",)), path, known, domains)
+    rows = _read(path, _known(folder), domains)
     write_table(folder.path / "outside" / f"{name}.parquet", rows)
     return sorted({str(domain) for domain in rows["domain"]})
-
-
-def _checked(rows: Arrays, path: Path, known: list[str], domains: tuple[str, ...]) -> Arrays:
-    missing = [column for column in COLUMNS if column not in rows]
-    if missing:
-        raise UserError(f"{path} has no column {missing[0]}; it needs {', '.join(COLUMNS)} and domain.")
-    if "domain" not in rows:
-        if len(domains) != 1:
-            raise UserError(f"{path} has no column domain: say which one it is about with --domains NAME.")
-        rows["domain"] = np.array([domains[0]] * len(rows["run"]), object)
-    if not len(rows["run"]):
-        raise UserError(f"{path} has no rows.")
-    strange = sorted({str(domain) for domain in rows["domain"]} - {*known})
-    if strange:
-        raise UserError(f"{path} is about {strange[0]}, and this suite has {', '.join(known)}.")
-    for column in COLUMNS:
-        values = np.asarray(rows[column], float)
-        if not np.all(np.isfinite(values)) or (column != "discounted_return" and np.any(values < 0)):
-            raise UserError(
-                f"{path}: the column {column} must hold finite numbers, runs and episodes from 0."
-            )
-    kept = {"seed": np.zeros(len(rows["run"]), int)} | rows
-    texts = {"domain": np.array([str(x) for x in rows["domain"]], object)}
-    numbers = {name: np.asarray(kept[name], np.int64) for name in ("seed", "run", "episode")}
-    return texts | numbers | {"discounted_return": np.asarray(rows["discounted_return"], float)}
 
 
 def outside(folder: Suite) -> dict[str, dict[str, dict[int, Arrays]]]:
     """By name, domain and seed."""
     found: dict[str, dict[str, dict[int, Arrays]]] = {}
     for path in sorted((folder.path / "outside").glob("*.parquet")):
-        rows = read_table(path, words=("domain",))
+        if path.stem in AGENTS:
+            raise UserError(f"{path} has the name of an agent of this package: give it another one.")
+        rows = _read(path, _known(folder), ())
         for domain in sorted({str(x) for x in rows["domain"]}):
             for seed in np.unique(rows["seed"]).tolist():
                 here: Any = (rows["domain"] == domain) & (rows["seed"] == seed)
                 table = {column: rows[column][here] for column in COLUMNS}
-                found.setdefault(path.stem, {}).setdefault(domain, {})[int(seed)] = table
+                if len(table["run"]):
+                    found.setdefault(path.stem, {}).setdefault(domain, {})[int(seed)] = table
     return found
+
+
+def _known(folder: Suite) -> list[str]:
+    return [short_name(domain) for domain in folder.read_request().chosen_domains]
+
+
+def _read(path: Path, known: list[str], domains: tuple[str, ...]) -> Arrays:
+    """The table, if it is one of returns on known domains."""
+    rows = read_table(path, words=("domain",))
+    missing = [column for column in COLUMNS if column not in rows]
+    if missing:
+        raise UserError(f"{path} has no column {missing[0]}; it needs {', '.join(COLUMNS)} and domain.")
+    if not 0 < len(rows["run"]) <= MOST_ROWS:
+        raise UserError(f"{path} has {len(rows['run']):,} rows; 1 to {MOST_ROWS:,} are read.")
+    if "domain" not in rows:
+        if len(domains) != 1:
+            raise UserError(f"{path} has no column domain: say which one it is about with --domains NAME.")
+        rows["domain"] = np.array([domains[0]] * len(rows["run"]), object)
+    texts = np.array([str(x) for x in rows["domain"]], object)
+    strange = sorted({*texts} - {*known})
+    if strange:
+        raise UserError(f"{path} is about {shown(strange[0])}, and this suite has {', '.join(known)}.")
+    kept = {"seed": np.zeros(len(texts), int)} | rows
+    for column in ("seed", *COLUMNS):
+        _check_numbers(column, np.asarray(kept[column], float), path)
+    if len(np.unique(kept["seed"])) > MOST_TRAININGS:
+        raise UserError(f"{path} has more than {MOST_TRAININGS:,} seeds: each is a training.")
+    numbers = {name: np.asarray(kept[name], np.int64) for name in ("seed", "run", "episode")}
+    return {"domain": texts} | numbers | {"discounted_return": np.asarray(rows["discounted_return"], float)}
+
+
+def _check_numbers(column: str, values: np.ndarray, path: Path) -> None:
+    least = -np.inf if column in ("seed", "discounted_return") else 0
+    if not np.all(np.isfinite(values) & (values >= least)):
+        raise UserError(f"{path}: the column {column} must hold finite numbers, runs and episodes from 0.")

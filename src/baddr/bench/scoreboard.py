@@ -10,9 +10,9 @@ from baddr.bench.page import page
 from baddr.bench.scores import Interval, Scale, scale_of, scores
 from baddr.bench.suite import EXACT, PRIOR, TRUTH, Part, parts
 from baddr.domains.catalog import short_name
-from baddr.files.store import load_results
 from baddr.files.tables import Arrays
 from baddr.files.writing import write
+from baddr.lab.results import rows_of
 
 Results = dict[str, dict[str, dict[int, Arrays]]]  # by domain, agent and seed
 
@@ -28,6 +28,7 @@ def write_scoreboard(folder: Suite) -> dict[str, Any]:
 def scoreboard(folder: Suite) -> dict[str, Any]:
     """All numbers of the page."""
     request, manifest = folder.read_request(), folder.read_parts()
+    folder.check_kept(request)
     plan = list(parts(request))
     results = _results(folder, plan)
     domains = {}
@@ -51,8 +52,8 @@ def _results(folder: Suite, plan: list[Part]) -> Results:
     found: Results = {}
     for part in plan:
         here = folder.part(part)
-        if here.episodes.exists():
-            rows = load_results(here.path)
+        if here.config.exists() and here.episodes.exists():
+            rows = rows_of(here.path)
             if len(rows["run"]):
                 agents = found.setdefault(short_name(part.domain), {})
                 agents.setdefault(part.agent, {})[part.experiment.seed] = rows
@@ -68,8 +69,6 @@ def _domain(
     """The reference lines of a domain, and each agent's scores."""
     prior, truth = (next(iter(results[name].values())) for name in (PRIOR, TRUTH))
     scale = scale_of(prior, truth)
-    path = folder.optimum(domain)
-    optimum = json.loads(path.read_text()) if path.exists() else {}
     parts_of = lambda agent: [p.name for p in plan if p.domain == domain and p.agent == agent]
     agents = {}
     for agent, by_seed in results.items():
@@ -80,7 +79,7 @@ def _domain(
             "prior": scale.prior,
             "truth": scale.truth,
             "standard_error": _plain(scale.error),
-            "optimum": optimum,
+            "optimum": folder.read_optimum(domain),
             "exact": EXACT if EXACT in agents else None,
         },
         "clear": scale.is_clear,

@@ -9,6 +9,7 @@ from baddr.agents.kinds import agent_class
 from baddr.domains.catalog import DOMAINS, entry, short_name
 from baddr.errors import UserError, nearest
 from baddr.files.settings import misfits, refuse
+from baddr.files.writing import file_name
 from baddr.lab.experiment import AnyExperiment, preset
 
 PRIOR, TRUTH, EXACT = "prior-only", "pomcp", "bank"  # reference lines; the last one is an agent, too
@@ -41,7 +42,7 @@ class Part(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{short_name(self.domain).replace(':', '-')}-{self.agent}-{self.experiment.seed}"
+        return file_name(f"{short_name(self.domain).replace(':', '-')}-{self.agent}-{self.experiment.seed}")
 
 
 @dataclass(frozen=True)
@@ -93,8 +94,18 @@ class Request:
             raise UserError(f"--seed must lie between 0 and {2**31 - 1}.")
         if self.trainings > MOST_TRAININGS:
             raise UserError(f"--trainings must be at most {MOST_TRAININGS:,}.")
-        for part in parts(self):
+        plan = list(parts(self))
+        for part in plan:
             part.experiment.check_values()
+        known: dict[str, Part] = {}
+        for part in plan:  # examples/a.py and other/a.py
+            if (other := known.setdefault(part.name, part)) is not part:
+                raise UserError(f"--domains {other.domain} and {part.domain} have the same name.")
+
+    @property
+    def resolved(self) -> "Request":
+        """With absolute paths of files, so that it can be resumed from anywhere."""
+        return replace(self, domains=tuple(entry(name).settings.name for name in self.domains))
 
     @property
     def command(self) -> str:

@@ -86,7 +86,7 @@ def _resume_reproduce(options: Resume) -> int:
             f"{folder.path} holds figures, whose sizes are fixed; extend one of its parts, or start another."
         )
     request = folder.read_request()
-    if status(folder) == "complete" and folder.has_whole_parts:
+    if status(folder) == "complete" and folder.has_all(request):
         print(f"{in_line(folder.path)} is complete: `{request.command}`; its report is report.html there.")
         return 0
     engine = engine_of(options.where)
@@ -99,11 +99,11 @@ def _resume_suite(options: Resume) -> int:
     from baddr.bench.folder import Suite, resume
     from baddr.cli.suite import finish
 
-    folder = Suite(options.dir)
+    folder = Suite(options.dir, options.trust)
     if options.runs is not None or options.episodes is not None:
         raise UserError(f"{folder.path} holds a suite, whose sizes are fixed; start another one.")
     request = folder.read_request()
-    if folder.status == "complete" and folder.has_whole_parts:
+    if folder.is_complete(request):
         print(f"{in_line(folder.path)} is complete: `{request.command}`; its scoreboard is suite.html there.")
         return 0
     engine = engine_of(options.where)

@@ -27,8 +27,9 @@ E = TypeVar("E")
 class Solve(Generic[E]):
     """Bounds on the optimal value of the true model from its start, and a policy.
 
-    A file is solved for ever (discounted), or for its horizon where its discount is 1; any other domain for its
-    own horizon. Both bounds hold whenever it stops. The last line of stdout is JSON: {"lower": l, "upper": u, "seconds": t}.
+    A file is solved for ever (discounted), or for its horizon where its discount is 1; any other domain for
+    its own horizon. Both bounds hold whenever it stops. The last line of stdout is JSON: {"lower": l,
+    "upper": u, "seconds": t}.
 
     examples:
       baddr solve tiger

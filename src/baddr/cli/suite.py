@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import arg
 
 from baddr.cli.folders import interruptible, new_folder
-from baddr.cli.options import Debug, Flat, Out, Watch, Where, engine_of
+from baddr.cli.options import Debug, Flat, Out, Trust, Watch, Where, engine_of
 from baddr.cli.parse import parse
 from baddr.cli.progress import whole_progress
 from baddr.errors import UserError
@@ -58,6 +58,7 @@ class Suite:
     """What to call the outside agent."""
     join: Annotated[tuple[Path, ...], arg(metavar="DIR...")] = ()
     """Suites of the same sizes, of which --out shall be one with the agents and domains of all."""
+    trust: Trust = False
     where: Flat[Where] = field(default_factory=Where)
     watch: Watch = False
     debug: Debug = False
@@ -95,7 +96,7 @@ def _add(options: Suite) -> int:
 
     if options.add is None or not options.name or options.out is None:
         raise UserError("An outside agent needs all three: --add FILE.parquet --name NAME --out DIR.")
-    folder = SuiteFolder(options.out)
+    folder = SuiteFolder(options.out, options.trust)
     domains = add(folder, options.add, options.name, options.domains)
     write_scoreboard(folder)
     print(f"{options.name} is on the scoreboard of {in_line(folder.path)}, on {', '.join(domains)}.")
@@ -108,8 +109,8 @@ def _join(options: Suite) -> int:
     from baddr.bench.scoreboard import write_scoreboard
 
     with new_folder(options.out, "suite-joined") as path:
-        folder = SuiteFolder(path)
-        missing = join(folder, [SuiteFolder(path) for path in options.join])
+        folder = SuiteFolder(path, options.trust)
+        missing = join(folder, [SuiteFolder(path, options.trust) for path in options.join])
         write_scoreboard(folder)
     if missing:
         print(

@@ -20,6 +20,7 @@ from baddr.files.rows import read_results
 from baddr.files.tables import Arrays, write_pieces
 from baddr.files.writing import replacing, write
 
+LARGEST_JSON = 1 << 25  # bytes; a run that failed is 100
 KEPT = 2  # checkpoints per chunk: the newest, and one to fall back to
 
 
@@ -62,6 +63,8 @@ def _is_of_value(path: Path) -> bool:
 def read_json(path: Path) -> Any:
     """What a JSON file holds; whatever lies there instead is one sentence."""
     try:
+        if path.stat().st_size > LARGEST_JSON:  # a parser takes thirty times as much
+            raise StorageError(f"{path} cannot be read: it has more than {LARGEST_JSON >> 20} MiB.")
         return json.loads(path.read_bytes())
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}.") from error
@@ -178,11 +181,6 @@ class Folder:
             return False
         manifest = self.read_manifest()
         return manifest.get("status") == "complete" and self.episodes.exists() and self.has_written(manifest)
-
-    @property
-    def has_whole_parts(self) -> bool:
-        """Whether the experiments of a figure or a suite are complete."""
-        return all(Folder(path.parent).is_whole for path in self.path.glob("parts/*/manifest.json"))
 
     def has_written(self, manifest: dict[str, Any]) -> bool:
         """Whether the table, if there is one, is the one that was written. Older manifests do not say."""

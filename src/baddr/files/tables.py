@@ -15,6 +15,8 @@ KEYS = ("run", "episode")
 ROWS_PER_GROUP = 1 << 20  # of a Parquet file: what is compressed together
 ROWS_PER_PIECE = 1 << 16  # that are read at a time
 SPARSEST = 1000  # numbers of runs for each row
+LARGEST_UNASKED = 1 << 28  # bytes that a file may stand for, however small it is
+MOST_SQUEEZED = 1000  # times its own size, for larger ones: those of runs are squeezed to a hundredth
 
 
 def write_table(path: Path, columns: Arrays) -> None:
@@ -39,6 +41,7 @@ def pieces_of(path: Path) -> Iterator[Arrays]:
     import pyarrow.parquet as pq
 
     with _told(path), path.open("rb") as file, pq.ParquetFile(file) as table:
+        _check_size(table, path)
         if not table.metadata.num_rows:
             yield check_columns(_plain(table.read()), path)
         for batch in table.iter_batches(ROWS_PER_PIECE):
@@ -50,9 +53,27 @@ def read_table(path: Path, columns: list[str] | None = None, words: tuple[str, .
     import pyarrow.parquet as pq
 
     # This file: a folder's name says nothing, and need not be UTF-8.
-    with _told(path), path.open("rb") as file, pq.ParquetFile(file) as table:
-        found = _plain(table.read(columns=columns))
+    with _told(path), path.open("rb") as file:
+        there = [name for name in words if name in pq.read_schema(file).names]
+        with pq.ParquetFile(file, read_dictionary=there) as table:
+            _check_size(table, path, words)
+            found = _plain(table.read(columns=columns))
     return check_columns(found, path, words)
+
+
+def _check_size(table: Any, path: Path, words: tuple[str, ...] = ()) -> None:
+    """Refuse what a stranger may have written: few bytes can stand for billions of equal rows. Words are kept
+    once for all rows that have them."""
+    import pyarrow.types as kinds
+
+    for name, kind in zip(table.schema_arrow.names, table.schema_arrow.types, strict=True):
+        number = kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind)
+        if not number and not (name in words and kinds.is_dictionary(kind)):
+            raise StorageError(f"{path} is no table of episodes: its column {shown(name)} has no numbers.")
+    size = 8 * table.metadata.num_rows * table.metadata.num_columns
+    if size > max(LARGEST_UNASKED, MOST_SQUEEZED * path.stat().st_size):
+        rows = f"{table.metadata.num_rows:,} rows of {table.metadata.num_columns:,} columns"
+        raise StorageError(f"{path} is no table of episodes: it says that it has {rows}.")
 
 
 def _plain(table: Any) -> Arrays:
@@ -60,7 +81,14 @@ def _plain(table: Any) -> Arrays:
     names, options = [*dict.fromkeys(table.schema.names)], {}
     if hasattr(table, "to_struct_array"):  # a batch says when it copies
         options = {"zero_copy_only": False}
-    return {name: table.column(name).to_numpy(**options) for name in names}
+    return {name: _array(table.column(name), options) for name in names}
+
+
+def _array(column: Any, options: dict[str, bool]) -> np.ndarray:
+    if not hasattr(column.type, "index_type"):
+        return column.to_numpy(**options)
+    whole = column.unify_dictionaries().combine_chunks()  # words
+    return whole.dictionary.to_numpy(zero_copy_only=False)[whole.indices.to_numpy(zero_copy_only=False)]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin
 from baddr.errors import UserError, shown
 from baddr.files.settings import LARGEST_FLOAT, is_checked, is_default, misfit, types_of
 
-LARGEST = 1 << 20  # characters of a config file
+LARGEST = 1 << 20  # bytes of a config file
 DEEPEST = re.compile(r"(?:\.[^.\n,\[\]]{0,40}){64}")  # parts of a dotted name
 
 
@@ -23,8 +23,10 @@ def to_toml(values: Mapping[str, Any]) -> str:
 
 def read_toml(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text("utf-8")
-        if len(text) > LARGEST or DEEPEST.search(text):  # a parser would take memory without end
+        with open(path, "rb") as file:
+            content = file.read(LARGEST + 1)
+        text = content.decode("utf-8", "ignore" if len(content) > LARGEST else "strict")
+        if len(content) > LARGEST or DEEPEST.search(text):  # a parser would take memory without end
             raise UserError(f"{path} is not valid TOML for settings: it is too large, or nested too deeply.")
         return tomllib.loads(text)
     except FileNotFoundError:

@@ -36,10 +36,16 @@ def _rows(path: Path) -> Arrays | None:
     folder = Folder(path)
     if not folder.episodes.exists() and read_rows(folder.rows) is None:
         return None
+    rows = rows_of(path)
+    return rows if len(rows["run"]) else None
+
+
+def rows_of(path: Path) -> Arrays:
+    """The rows of an experiment, with the columns that are compared."""
     rows = load_results(path)
     if missing := [name for name in NEEDED if name not in rows]:
         raise UserError(f"{path} holds no episodes of baddr: there is no column {missing[0]!r}.")
-    return rows if len(rows["run"]) else None
+    return rows
 
 
 def result_folders(paths: Sequence[Path]) -> list[Path]:

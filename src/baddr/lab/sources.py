@@ -2,7 +2,8 @@
 Needs no JAX."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from baddr.agents.kinds import kinds_in
@@ -16,11 +17,17 @@ def sources_of(experiment: Any) -> dict[str, dict[str, str]]:
     found = {"domain": entry(experiment.name).source}
     groups = experiment.settings.groups().items()
     found |= {name: getattr(type(group), "source", None) for name, group in groups}
-    return {
-        name: {"path": str(path), "sha256": _hash_of(path.read_bytes())}
-        for name, path in found.items()
-        if path is not None
-    }
+    return {name: _record(path) for name, path in found.items() if path is not None}
+
+
+def sources_of_domains(names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The same of some domains, by name."""
+    found = {name: entry(name).source for name in names}
+    return {name: _record(path) for name, path in found.items() if path is not None}
+
+
+def _record(path: Path) -> dict[str, str]:
+    return {"path": str(path), "sha256": _hash_of(path.read_bytes())}
 
 
 def check_sources(values: Mapping[str, Any], manifest: Mapping[str, Any], folder: Folder) -> None:
@@ -28,10 +35,17 @@ def check_sources(values: Mapping[str, Any], manifest: Mapping[str, Any], folder
     named = {"domain": values.get("name", ""), **kinds_in(values)}
     for group, name in named.items():
         if isinstance(name, str) and is_python(name):
-            _check_source(group, name, manifest, folder)
+            _check_source(group, name, manifest, folder.config)
 
 
-def _check_source(group: str, name: str, manifest: Mapping[str, Any], folder: Folder) -> None:
+def check_sources_of_domains(names: Iterable[str], manifest: Mapping[str, Any], request: Path) -> None:
+    """The same of the domains that a folder of several experiments names, in this file."""
+    for name in names:
+        if is_python(name):
+            _check_source(name, name, manifest, request)
+
+
+def _check_source(group: str, name: str, manifest: Mapping[str, Any], config: Path) -> None:
     from baddr.domains.own import digest_of, read_source
 
     path, thing, source = read_source(name)
@@ -43,13 +57,13 @@ def _check_source(group: str, name: str, manifest: Mapping[str, Any], folder: Fo
         before = manifest.get("domain") if group == "domain" else manifest.get("own", {}).get(group)
         known, same = before is not None, before in (short, f"{path.stem}-{short}")
     otherwise = "`--trust` executes it all the same"
-    if not known or path.is_relative_to(folder.path.absolute()):
+    if not known or path.is_relative_to(config.parent.absolute()):
         raise UserError(
-            f"{folder.config} names {name}, which its experiment was not started with: nothing was executed; "
+            f"{config} names {name}, which its experiment was not started with: nothing was executed; "
             f"{otherwise}."
         )
     if not same:
-        raise UserError(f"{name} has changed since the experiment in {folder.path} started; {otherwise}.")
+        raise UserError(f"{name} has changed since the experiment in {config.parent} started; {otherwise}.")
 
 
 def _hash_of(source: bytes) -> str:

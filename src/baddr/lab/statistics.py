@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from baddr.errors import UserError
 from baddr.files.tables import Arrays
 
 Statistic = Callable[..., Any]  # of values, over an axis
 NUM_RESAMPLES = 2000
+SPARSE, SPARSEST = 10**7, 100  # places that have no row: of any table, and for each row
 NUM_CURVES = 500  # resampled for the interval of a whole curve
 FEWEST_RUNS = 4  # below, equal runs are no evidence that others are equal, nor "never" that none gets there
 
@@ -45,7 +47,13 @@ class Curve(NamedTuple):
 def per_run(results: Arrays, column: str) -> np.ndarray:
     """A column as [run, episode], NaN where a run did not get so far."""
     runs, row = np.unique(results["run"], return_inverse=True)
-    table = np.full((len(runs), int(results["episode"].max()) + 1), np.nan)
+    episodes = int(results["episode"].max()) + 1
+    if len(runs) * episodes > SPARSE + SPARSEST * len(row):  # a table that a stranger wrote
+        raise UserError(
+            f"{len(row):,} rows of {len(runs):,} runs, and an episode {episodes - 1:,}: they do not "
+            "count the episodes of each run from 0."
+        )
+    table = np.full((len(runs), episodes), np.nan)
     table[row, results["episode"]] = results[column]
     return table
 

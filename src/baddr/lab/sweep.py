@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,8 +9,8 @@ from baddr.errors import UserError
 from baddr.files.store import Folder
 from baddr.files.tables import Arrays
 from baddr.files.writing import file_name
+from baddr.lab.asked import kept_as_asked
 from baddr.lab.experiment import AnyExperiment, extend, of_folder
-from baddr.lab.prior import with_absolute_prior
 from baddr.lab.statistics import Estimate
 
 Combination = dict[str, str]  # settings as flags name them, and a value of each as a flag gives it
@@ -109,15 +108,7 @@ def compute(part: Part, progress: Any) -> list[Any]:
 
 def _grown(part: Part) -> AnyExperiment:
     """The experiment that the folder holds, with as many runs and episodes as are asked for now."""
-    kept, asked = of_folder(part.folder), with_absolute_prior(part.experiment)
-    names = ("runs", "episodes", "chunk_size", "keep_beliefs")
-    chosen = {name: getattr(kept, name) for name in names}
-    asked = replace(asked, **chosen)
-    planner, before = (e.settings.groups().get("planner") for e in (asked, kept))
-    if getattr(planner, "in_flight", None) == 0 and hasattr(before, "in_flight"):
-        asked = asked.changed(planner=replace(planner, in_flight=before.in_flight))
-    if asked != kept:
-        raise UserError(f"{part.folder.path} holds another experiment; choose another folder with --out.")
+    kept = kept_as_asked(part.folder, part.experiment, "choose another folder with --out")
     return extend(kept, part.experiment.runs, part.experiment.episodes)
 
 

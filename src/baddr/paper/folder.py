@@ -8,14 +8,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from baddr.errors import UserError
+from baddr.errors import StorageError, UserError
 from baddr.files.manifest import check_parts
 from baddr.files.settings import misfits, refuse
-from baddr.files.store import Folder
+from baddr.files.store import Folder, read_json
 from baddr.files.toml import merge, read_toml
+from baddr.lab.asked import kept_as_asked
 from baddr.paper.figures import chosen, parts
 from baddr.paper.figures.figure import Figure, Sizes
 
+AGAIN = "remove that folder, and resume computes the part again"
 MOST_ENSEMBLES = 1000  # each is a part with a folder of its own
 
 
@@ -96,8 +98,27 @@ class Reproduction(Folder):
     def is_complete(self, name: str, timed: bool) -> bool:
         if timed:
             return self.timing(name).exists()
-        part = self.part(name)
-        return part.is_whole
+        return self.part(name).config.exists() and self.part(name).is_whole
+
+    def has_all(self, request: Request) -> bool:
+        """Whether nothing is left to compute."""
+        plan = parts(request.chosen, request.sizes)
+        return all(self.is_complete(name, timed) for name, (_, timed) in plan.items())
+
+    def check_kept(self, request: Request) -> None:
+        """Refuse parts that are not those of the request. They may have been extended."""
+        for name, (experiment, timed) in parts(request.chosen, request.sizes).items():
+            if self.part(name).config.exists() and not timed:
+                kept_as_asked(self.part(name), experiment, AGAIN)
+
+    def read_timing(self, name: str) -> dict[str, Any]:
+        """The seconds of some steps."""
+        path = self.timing(name)
+        found = read_json(path)
+        seconds = found.get("seconds") if isinstance(found, dict) else None
+        if not isinstance(seconds, list) or not all(type(x) in (int, float) and x > 0 for x in seconds):
+            raise StorageError(f"{path} holds no seconds; remove it, and resume makes it.")
+        return found
 
 
 def status(folder: Reproduction) -> str:

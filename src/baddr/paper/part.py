@@ -9,10 +9,11 @@ from typing import Any
 from baddr.agents.kinds import agent_class
 from baddr.files.store import Folder, load_results
 from baddr.files.writing import write
-from baddr.lab.experiment import AnyExperiment, of_folder, to_config
+from baddr.lab.asked import kept_as_asked
+from baddr.lab.experiment import AnyExperiment, to_config
 from baddr.paper.costs import FEWEST_STEPS
 from baddr.paper.figures import parts
-from baddr.paper.folder import Reproduction, Request
+from baddr.paper.folder import AGAIN, Reproduction, Request
 
 TIMED_SECONDS = 10.0  # that a part of the run-time comparison times steps for
 TIMED_STEPS = 40  # at most
@@ -41,7 +42,7 @@ def _run(experiment: AnyExperiment, folder: Folder, progress: Any, engine: Any, 
 
     how = {"engine": engine or runner.LOCAL, "listeners": listeners}
     if folder.config.exists() and folder.manifest.exists():
-        runner.resume(of_folder(folder), folder, progress, **how)
+        runner.resume(kept_as_asked(folder, experiment, AGAIN), folder, progress, **how)
     else:
         shutil.rmtree(folder.path, ignore_errors=True)
         runner.start(experiment, folder, progress, **how)

@@ -51,7 +51,9 @@ def start(
 def resume(folder: Reproduction, progress: Progress, engine: Any = None, listeners: Any = ()) -> int:
     """Go on with the figures of a folder."""
     with folder.owned():
-        return _run(folder.read_request(), folder, progress, engine, listeners)
+        request = folder.read_request()
+        folder.check_kept(request)
+        return _run(request, folder, progress, engine, listeners)
 
 
 def _run(request: Request, folder: Reproduction, progress: Progress, engine: Any, listeners: Any) -> int:
@@ -138,7 +140,7 @@ def load(figure: Figure, sizes: Sizes, folder: Reproduction) -> Data:
         for seed, experiment in curve.parts().items():
             name = part_name(experiment, curve.timed)
             if curve.timed:
-                timings[curve.name] = json.loads(folder.timing(name).read_text())
+                timings[curve.name] = folder.read_timing(name)
             else:
                 results.setdefault(curve.name, {})[seed] = _columns(folder.part(name))
     curves = figure.curves(sizes)

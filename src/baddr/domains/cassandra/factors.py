@@ -179,7 +179,8 @@ def _numbers(
     if words == ["identity"] and len(shape) == 2 and shape[0] == shape[1]:
         return np.eye(shape[0])
     if len(words) != n or not all(map(NUMBER.fullmatch, words)):
-        raise wrong(element, f"expected {n} number{'s' * (n > 1)}, found {len(words)} word{'s' * (len(words) != 1)}")
+        numbers, given = f"{n} number{'s' * (n > 1)}", f"{len(words)} word{'s' * (len(words) != 1)}"
+        raise wrong(element, f"expected {numbers}, found {given}")
     found = np.array(words, np.float64).reshape(shape)
     if element.tag == "ProbTable" and not np.all((found >= 0) & (found <= 1)):
         raise wrong(element, "a probability lies in [0, 1]")

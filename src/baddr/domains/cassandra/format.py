@@ -76,7 +76,7 @@ def read_sparse(path: str | Path) -> SparseTables:
 
 
 def is_pomdpx(path: str | Path) -> bool:
-    """By the content: XML starts with `<`, and no other file does. What cannot be read is told by its reader."""
+    """By the content: XML starts with `<`, and no other file does. What cannot be read is told later."""
     with suppress(OSError), open(path, "rb") as file:
         return file.read(FIRST_BYTES).lstrip(BEFORE_XML).startswith(b"<")
     return False

@@ -187,7 +187,8 @@ def _check_sums(what: str, tables: tuple[csr_array, ...], header: Header, wrong:
     if off.any():
         a, s = np.argwhere(off)[0].tolist()
         row = f"action {quoted(header.actions[a])}, state {quoted(header.states[s])}"
-        raise wrong(None, f"the row of {what} for {row} sums to {sums[a, s]:.6g}, not to 1{like_it(int(off.sum()) - 1)}")
+        others = like_it(int(off.sum()) - 1)
+        raise wrong(None, f"the row of {what} for {row} sums to {sums[a, s]:.6g}, not to 1{others}")
 
 
 # --- rewards -----------------------------------------------------------------------------------------
