@@ -1237,8 +1237,8 @@ MUTANTS = [
     Mutant(
         "a joined suite notes what another one's parts took",
         "bench",
-        "for manifest in reversed(manifests) for name",
-        "for manifest in manifests for name",
+        "for manifest in reversed(manifests)]",
+        "for manifest in manifests]",
         "test_join.py::costs",
     ),
     Mutant(
@@ -1277,6 +1277,20 @@ MUTANTS = [
         "test_battleship.py::every_fleet",
     ),
     # --- reliability ---
+    Mutant(
+        "a suite executes whatever its domains name",
+        "bench",
+        "        if not self.trust:\n",
+        "        if False:\n",
+        "test_foreign.py::on_record",
+    ),
+    Mutant(
+        "a part may be of any seed",
+        "lab",
+        "return [name for name in mine if mine[name] != theirs[name]]",
+        "return [name for name in mine if mine[name] != theirs[name] and name != 'seed']",
+        "test_foreign.py::not_asked_for",
+    ),
     Mutant(
         "any word will do for a choice",
         "files",
