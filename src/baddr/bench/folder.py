@@ -84,7 +84,7 @@ class Suite(Folder):
         """Refuse parts that are not those of the request."""
         for part in parts(request):
             here, asked = self.part(part), part.experiment
-            if here.config.exists():
+            if here.has_experiment:
                 check_sizes(here, kept_as_asked(here, asked, AGAIN, self.trust), asked, AGAIN)
 
     def read_parts(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Suite(Folder):
     def is_computed(self, part: Part) -> bool:
         """Whether a part has all its rows."""
         here = self.part(part)
-        return here.config.exists() and here.is_whole
+        return here.has_experiment and here.is_whole
 
     def is_complete(self, request: Request) -> bool:
         """Whether nothing is left to compute."""
@@ -201,7 +201,7 @@ def _compute(
     progress(title, number / total, "starting")
     options = {"engine": engine or runner.LOCAL, "listeners": listeners}
     before = time.monotonic()
-    if here.config.exists() and here.manifest.exists():
+    if here.has_experiment:
         kept = kept_as_asked(here, part.experiment, AGAIN, folder.trust)
         failures = runner.resume(kept, here, tell, **options, trust=folder.trust)
     else:

@@ -52,7 +52,7 @@ def _results(folder: Suite, plan: list[Part]) -> Results:
     found: Results = {}
     for part in plan:
         here = folder.part(part)
-        if here.config.exists() and here.episodes.exists():
+        if here.has_experiment and here.episodes.exists():
             rows = rows_of(here.path)
             if len(rows["run"]):
                 agents = found.setdefault(short_name(part.domain), {})

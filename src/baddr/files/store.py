@@ -120,8 +120,13 @@ class Folder:
         if self.path.exists() and (not self.path.is_dir() or any(map(_is_of_value, self.path.iterdir()))):
             raise UserError(f"{self.path} exists and is not an empty folder; choose another with --out.")
 
+    @property
+    def has_experiment(self) -> bool:
+        """Not what a program leaves that was killed before its experiment started."""
+        return self.config.exists() and self.manifest.exists()
+
     def check_existing(self) -> None:
-        if not self.config.exists() or not self.manifest.exists():
+        if not self.has_experiment:
             raise UserError(f"{self.path} holds no experiment (no config.toml and manifest.json in it).")
 
     @contextmanager

@@ -98,7 +98,7 @@ class Reproduction(Folder):
     def is_complete(self, name: str, timed: bool) -> bool:
         if timed:
             return self.timing(name).exists()
-        return self.part(name).config.exists() and self.part(name).is_whole
+        return self.part(name).has_experiment and self.part(name).is_whole
 
     def has_all(self, request: Request) -> bool:
         """Whether nothing is left to compute."""
@@ -108,7 +108,7 @@ class Reproduction(Folder):
     def check_kept(self, request: Request) -> None:
         """Refuse parts that are not those of the request. They may have been extended."""
         for name, (experiment, timed) in parts(request.chosen, request.sizes).items():
-            if self.part(name).config.exists() and not timed:
+            if self.part(name).has_experiment and not timed:
                 kept_as_asked(self.part(name), experiment, AGAIN)
 
     def read_timing(self, name: str) -> dict[str, Any]:

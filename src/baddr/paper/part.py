@@ -41,7 +41,7 @@ def _run(experiment: AnyExperiment, folder: Folder, progress: Any, engine: Any, 
     from baddr.lab.plots import plot_curves
 
     how = {"engine": engine or runner.LOCAL, "listeners": listeners}
-    if folder.config.exists() and folder.manifest.exists():
+    if folder.has_experiment:
         runner.resume(kept_as_asked(folder, experiment, AGAIN), folder, progress, **how)
     else:
         shutil.rmtree(folder.path, ignore_errors=True)
