@@ -9,7 +9,7 @@ from baddr.agents.learners.settings import DPFRL, Learning
 
 @dataclass(frozen=True)
 class A2c(Learning):
-    about: ClassVar[str] = "the same with a GRU in the particle filter's place"
+    about: ClassVar[str] = "dpfrl with a GRU in place of the particle filter"
 
     dpfrl: DPFRL = field(default_factory=DPFRL)
 

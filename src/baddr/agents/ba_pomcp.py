@@ -10,7 +10,7 @@ from baddr.planners.po_uct import PoUct
 
 @dataclass(frozen=True)
 class BaPomcp(Bayesian, Generic[P, F]):
-    about: ClassVar[str] = "tabular Dirichlet counts, PO-UCT with the expected model of the root particle"
+    about: ClassVar[str] = "tables of Dirichlet counts; plans with the model that each particle expects"
     variant: ClassVar[str] = "counts"
     needs: ClassVar[str | None] = "counts"
     moves: ClassVar[bool] = True

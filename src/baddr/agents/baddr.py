@@ -11,7 +11,7 @@ from baddr.posteriors.settings import Network, Pretrain
 
 @dataclass(frozen=True)
 class BADDr(Bayesian, Generic[P, F]):
-    about: ClassVar[str] = "dropout networks trained on simulators, then online: the paper's method"
+    about: ClassVar[str] = "dropout networks, trained on simulators and then online: the paper's method"
     variant: ClassVar[str] = "network"
     needs: ClassVar[str | None] = "expected_simulator"
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FbaPomcp(Bayesian, Generic[P, F]):
-    about: ClassVar[str] = "the same with a Bayes network per action: counts for what is uncertain only"
+    about: ClassVar[str] = (
+        "ba-pomcp with a Bayes network for each action, and counts only for what is uncertain"
+    )
     needs: ClassVar[str | None] = "graphs"
     moves: ClassVar[bool] = True
 

@@ -11,7 +11,7 @@ from baddr.posteriors.settings import Network, Pretrain
 
 @dataclass(frozen=True)
 class Filtering(Bayesian, Generic[P, F]):
-    about: ClassVar[str] = "the same networks, re-weighted and never trained online: the paper's ablation"
+    about: ClassVar[str] = "baddr's networks, re-weighted but never trained online: the paper's ablation"
     variant: ClassVar[str] = "network"
     needs: ClassVar[str | None] = "expected_simulator"
 

@@ -11,7 +11,7 @@ from baddr.posteriors.settings import LatentSettings
 
 @dataclass(frozen=True)
 class Latent(Bayesian, Generic[P, F]):
-    about: ClassVar[str] = "one network for all simulators; which of them this is, is learned as Bayes would"
+    about: ClassVar[str] = "one network for all simulators; learns by Bayes' rule which simulator it is in"
     variant: ClassVar[str] = "latent"
     needs: ClassVar[str | None] = "sample_simulator"
     shares: ClassVar[bool] = True

@@ -12,7 +12,9 @@ from baddr.posteriors.settings import BankSettings, LatentSettings, MixtureSetti
 
 @dataclass(frozen=True)
 class Mixture(Bayesian, Generic[P, F]):
-    about: ClassVar[str] = "several of these at once, weighed by how well each predicts: for a wrong prior"
+    about: ClassVar[str] = (
+        "several agents' posteriors at once, weighted by how well each predicts: for a wrong prior"
+    )
     variant: ClassVar[str] = "mixture"
     needs: ClassVar[str | None] = "expected_simulator"
     shares: ClassVar[bool] = True

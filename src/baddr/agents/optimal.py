@@ -15,7 +15,7 @@ class Solver:
     precision: float = 1e-3
     """Stop when the bounds on the optimal value are this close."""
     trials: int = 300
-    """Stop after so many trials. Not after some time: equal settings give equal policies."""
+    """Stop after this many trials. There is no time limit, so that equal settings give equal policies."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -26,7 +26,7 @@ class Solver:
 
 @dataclass(frozen=True)
 class Optimal(AgentSettings, Generic[F]):
-    about: ClassVar[str] = "a point-based solution of the true model: the optimum, where its tables fit"
+    about: ClassVar[str] = "a point-based solution of the true model: the optimum, where the tables fit"
     learns: ClassVar[bool] = False
 
     solver: Solver = field(default_factory=Solver)

@@ -10,7 +10,7 @@ from baddr.planners.po_uct import PoUct
 
 @dataclass(frozen=True)
 class Pomcp(Bayesian, Generic[P, F]):
-    about: ClassVar[str] = "PO-UCT on the true model: the upper bound"
+    about: ClassVar[str] = "knows the true model and plans with it: the upper bound"
     learns: ClassVar[bool] = False
 
     planner: P = field(default_factory=PoUct)  # type: ignore[assignment]

@@ -10,7 +10,7 @@ from baddr.planners.po_uct import PoUct
 
 @dataclass(frozen=True)
 class PriorOnly(Bayesian, Generic[P, F]):
-    about: ClassVar[str] = "takes the model that the prior expects for the truth and never learns: score 0"
+    about: ClassVar[str] = "plans with the model that the prior expects, and never learns: score 0"
     needs: ClassVar[str | None] = "expected_simulator"
     learns: ClassVar[bool] = False
 

@@ -14,7 +14,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Belief(Generic[E]):
-    """The belief after a given history, as JSON on stdout.
+    """Print the belief after a given history as JSON.
 
     examples:
       baddr belief tiger --agent ba-pomcp --history history.json --particles 10000
@@ -23,7 +23,7 @@ class Belief(Generic[E]):
     experiment: Flat[E]
     history: History = None
     particles: int | None = None
-    """Particles in the belief; the same as --filter.num-particles."""
+    """Number of particles in the belief; the same as --filter.num-particles."""
     device: Device = "auto"
     debug: Debug = False
 

@@ -9,7 +9,9 @@ from baddr.cli.parse import parse
 
 @dataclass(frozen=True)
 class Cache:
-    """Trained priors, solutions and compiled code on disk. All of it can be made again.
+    """Show or delete trained priors, solutions and compiled code on disk.
+
+    What is deleted is made again when it is needed.
 
     examples:
       baddr cache
@@ -17,7 +19,7 @@ class Cache:
     """
 
     clear: bool = False
-    """Delete it."""
+    """Delete them all."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,13 +18,14 @@ G = TypeVar("G")
 
 @dataclass(frozen=True)
 class Check(Generic[E, G]):
-    """Check that a domain keeps its promises: shapes, types, ranges, probabilities and frequencies.
+    """Check that a domain is sound: its shapes, types, ranges, probabilities and frequencies.
 
-    With --posterior, --planner.kind or --filter.kind (FILE.py:NAME, or a built-in name), check that on the
-    domain instead: shapes and types, determinism, probabilities, finite values, how close a filter is to the
-    exact belief. How far a posterior is from Bayes' rule (Def. 3 of the paper) is measured.
+    With --posterior, --planner.kind or --filter.kind (FILE.py:NAME, or a built-in name), check the posterior,
+    planner or filter on this domain instead: shapes and types, determinism, probabilities, finite values. For
+    a filter, also check how close it is to the exact belief. For a posterior, also measure how far it is from
+    Bayes' rule (Def. 3 of the paper).
 
-    Prints a sentence for each problem. The exit code is 0 if there is none.
+    Each problem is printed as one sentence. The exit code is 0 if there is none.
 
     examples:
       baddr check tiger

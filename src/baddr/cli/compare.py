@@ -14,10 +14,10 @@ from baddr.errors import UserError
 
 @dataclass(frozen=True)
 class Compare:
-    """Several results in numbers, each with its 95 % bootstrap interval over runs.
+    """Compare results in numbers, with 95 % bootstrap intervals over runs.
 
-    The first folder is the baseline. The others' differences to it are taken run by run, over the runs that
-    both have: run i of one seed meets the same random numbers in both.
+    The first folder is the baseline. Each other folder is compared with it run by run, over the runs that
+    both have: with the same seed, run i gets the same random numbers in both.
 
     examples:
       baddr compare results/tiger-ba-pomcp-1 results/tiger-baddr-1
@@ -26,10 +26,10 @@ class Compare:
 
     dirs: Folders
     last: int = 0
-    """How many episodes at the end count as final. 0: a tenth of the shortest result."""
+    """How many episodes count as the final ones. 0: a tenth of the shortest result."""
     level: Level = None
     window: int = 0
-    """Episodes that the mean return for --level averages. 0: a twentieth of the shortest result."""
+    """Number of episodes to average for --level. 0: a twentieth of the shortest result."""
     reference: Reference = "none"
     trust: Trust = False
     json: bool = False

@@ -21,7 +21,7 @@ EXAMPLES = {
         "baddr run tiger --agent ba-pomcp --planner.kind {path}:make_planner",
     ),
     "corridor.py": ("a simulator in plain Python that becomes a domain", "baddr run {path}"),
-    "ppo.py": ("rows of the suite by Stable-Baselines3", "python {path} tiger"),
+    "ppo.py": ("a Stable-Baselines3 agent for the suite", "python {path} tiger"),
     "machine.pomdp": ("a domain in Cassandra's file format", "baddr run {path} --agent ba-pomcp"),
     "tiger.pomdp": ("tiger in Cassandra's file format", "baddr solve {path}"),
 }
@@ -29,7 +29,7 @@ EXAMPLES = {
 
 @dataclass(frozen=True)
 class Example:
-    """Copy one of the examples that come with the package, to run and to change. Without NAME, list them.
+    """Copy an example from the package, so that you can run and change it. Without NAME, list the examples.
 
     examples:
       baddr example
@@ -39,7 +39,7 @@ class Example:
 
     names: Positional[Annotated[tuple[str, ...], arg(metavar="NAME", help="The example.")]] = ()
     out: Path | None = None
-    """The file to write. By default one of the example's name in this folder."""
+    """The file to write. By default, a file in this folder with the example's name."""
     debug: Debug = False
 
 

@@ -15,12 +15,13 @@ DEFAULT = "ba-pomcp"  # its belief is a table that can be read, and it starts in
 
 @dataclass(frozen=True)
 class Explore(Generic[E]):
-    """A page on this machine to look inside an agent: step an episode forwards and back, or act yourself.
+    """Look inside an agent in the browser: step through an episode in both directions, or act yourself.
 
-    It shows the belief over states and over models, the planner's values with their bounds, its tree node by
-    node, and what would be believed after each action and observation. For a result folder it shows the
-    learning curves as they grow, and the steps of its trace (`baddr run --trace 0`). Without --agent, the
-    agent is ba-pomcp. Only this machine can open the address, and only with its token. Ctrl-C ends it.
+    The page shows the belief over states and over models, the planner's values with their bounds, its tree
+    node by node, and the belief after each possible action and observation. For a result folder, it shows the
+    learning curves as they grow and the steps of the trace (`baddr run --trace 0`). The default agent is
+    ba-pomcp. The page can be opened only on this machine, and only with the token in its address. Ctrl-C ends
+    it.
 
     examples:
       baddr explore tiger
@@ -39,7 +40,7 @@ class Explore(Generic[E]):
 
 @dataclass(frozen=True)
 class Look:
-    """The same for a result folder."""
+    """The same options, for a result folder."""
 
     dirs: Folders
     port: int = 0

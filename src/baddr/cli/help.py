@@ -23,18 +23,18 @@ from baddr.agents.kinds import KINDS, agent_class, kind_of
 COMMANDS = {
     "run": ("DOMAIN", "learn and act for some runs and episodes; save results and a learning curve"),
     "resume": ("DIR", "continue an interrupted run or reproduce, or extend a finished run"),
-    "sweep": ("DOMAIN", "run every combination of some settings' values; print a table, draw a picture"),
+    "sweep": ("DOMAIN", "run every combination of some settings' values, and compare the results"),
     "plot": ("DIR...", "draw the learning curves of several results in one picture"),
-    "compare": ("DIR...", "compare several results in numbers, with their uncertainty"),
-    "reproduce": ("FIGURE...", "make figures or tables of the paper, with data, verdicts and a report"),
+    "compare": ("DIR...", "compare several results in numbers, with confidence intervals"),
+    "reproduce": ("FIGURE...", "reproduce figures or tables of the paper, and judge its claims"),
     "suite": ("", "benchmark agents on domains, with reference lines and a scoreboard"),
     "belief": ("DOMAIN", "print the belief after a given history, as JSON"),
     "plan": ("DOMAIN", "print the values and visits of a search after a given history, as JSON"),
-    "explore": ("DOMAIN|DIR", "open a page to step through an episode: belief, models, values, tree"),
-    "solve": ("DOMAIN", "bound the optimal value of the true model; write the policy"),
-    "check": ("DOMAIN", "check that a domain keeps its promises: shapes, ranges, probabilities"),
+    "explore": ("DOMAIN|DIR", "step through an episode in the browser: belief, models, values, tree"),
+    "solve": ("DOMAIN", "bound the optimal value of the true model, and write its policy"),
+    "check": ("DOMAIN", "check that a domain is sound: shapes, ranges, probabilities"),
     "list": ("", "list domains, agents, presets and figures"),
-    "example": ("[NAME]", "copy an example that comes with the package: a domain, a posterior, a planner"),
+    "example": ("[NAME]", "copy an example from the package: a domain, a posterior, a planner"),
     "cache": ("", "show or delete trained priors, solutions and compiled code on disk"),
 }
 HELP = ("-h", "--help", "--help-all")
@@ -53,8 +53,8 @@ Bayesian reinforcement learning in POMDPs.
 
 {commands}
 
-DOMAIN is a name that `baddr list` shows, or a file: FILE.pomdp, or FILE.py:FUNCTION with a
-function that returns a Domain (make_domain if none is named).
+DOMAIN is a name from `baddr list` or a file: FILE.pomdp, FILE.pomdpx or FILE.py:FUNCTION. The
+function returns a Domain; if none is named, it is make_domain.
 
 examples:
   baddr run tiger
@@ -76,9 +76,9 @@ def agent_help(kind: type, default: Any, everything: bool = False) -> str:
     """A command's options with the settings that the experiment's agent has, or with those of all agents."""
     experiment = default.experiment
     note = (
-        f"Defaults in brackets are those of agent {experiment.agent} on {experiment.domain.name}, preset "
-        f"{experiment.preset}. --agent NAME --help shows the settings of another agent, --help-all those "
-        "of all."
+        f"The defaults in brackets are for agent {experiment.agent} on {experiment.domain.name} with preset "
+        f"{experiment.preset}. --agent NAME --help shows the settings of another agent, and --help-all "
+        "those of all agents."
     )
     unused = NO_RUNS if kind.__name__ in ("Belief", "Plan") else ()
     if everything:
@@ -169,9 +169,10 @@ def _walk(kind: type, value: Any, prefix: str, section: str) -> Iterator[Option]
 
 def _kind_option(group: str, value: Any) -> Option:
     """The flag that chooses between kinds of a group."""
-    names = [*KINDS[group], "FILE.py:NAME"]
+    names = ", ".join(KINDS[group])
+    which = f"{names} or FILE.py:NAME" if names else "A posterior of your own"
     flag = "--posterior FILE.py:NAME" if group == "posterior" else f"--{group}.kind KIND"
-    return Option(group, flag, f"Which {group}: {' or '.join(names)}.{_shown(kind_of(group, value))}")
+    return Option(group, flag, f"{which}.{_shown(kind_of(group, value))}")
 
 
 def _said(extras: Sequence[Any], what: str) -> str | None:

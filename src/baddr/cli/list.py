@@ -14,10 +14,10 @@ MOST_LINES = 6  # for features with the same values
 
 @dataclass(frozen=True)
 class List:
-    """Domains with their features and numbering, agents, presets and figures.
+    """List the domains with their features and numbering, the agents, the presets and the figures.
 
-    Files are domains too, and are not listed: wherever a command takes a DOMAIN it also takes FILE.pomdp (in
-    Cassandra's format) and FILE.py:FUNCTION (whose function returns a Domain).
+    A DOMAIN can also be a file: FILE.pomdp (in Cassandra's format), FILE.pomdpx, or FILE.py:FUNCTION (whose
+    function returns a Domain).
 
     examples:
       baddr list

@@ -15,13 +15,15 @@ Folders = Positional[Annotated[tuple[Path, ...], arg(metavar="DIR...", help="Res
 Device = Annotated[
     Literal["auto", "cpu", "gpu"], arg(help="What to compute on. auto: a GPU if JAX sees one.")
 ]
-DryRun = Annotated[bool, arg(help="Say what would run, and what memory and time it takes.")]
-Out = Annotated[Path | None, arg(metavar="DIR", help="The folder to write. By default a new one in results.")]
+DryRun = Annotated[bool, arg(help="Only print what would run, and the memory and time it needs.")]
+Out = Annotated[
+    Path | None, arg(metavar="DIR", help="The folder to write. By default, a new one in results/.")
+]
 Config = Annotated[
-    Path | None, arg(help="A TOML file with settings. They replace the preset's, and flags replace them.")
+    Path | None, arg(help="A TOML file with settings. They override the preset, and flags override them.")
 ]
 Level = Annotated[
-    float | None, arg(help="Also say after how many episodes the mean return reaches this level.")
+    float | None, arg(help="Also print after how many episodes the mean return reaches this level.")
 ]
 History = Annotated[
     Path | None,
@@ -30,21 +32,21 @@ History = Annotated[
 Reference = Annotated[
     Literal["none", "optimum", "all"],
     arg(
-        help="optimum: also show the optimal value of the true model (`baddr solve`; kept on disk). all: "
-        "and what planning with the prior only and on the truth are worth."
+        help="Lines to compare with. optimum: the optimal value of the true model (from `baddr solve`; kept "
+        "on disk). all: also the returns of planning with the prior only and with the true model."
     ),
 ]
-Watch = Annotated[bool, arg(help="Show the learning curve in the terminal while it grows.")]
+Watch = Annotated[bool, arg(help="Show the learning curve in the terminal as it grows.")]
 Track = Annotated[
     tuple[Literal["jsonl", "tensorboard"], ...],
     arg(
-        help="Also write each episode when it ends, to metrics.jsonl or to TensorBoard's event files. "
-        "A resumed folder keeps the trackers it has."
+        help="Also write each episode, as it ends, to metrics.jsonl or to TensorBoard event files. "
+        "A resumed folder keeps its trackers."
     ),
 ]
 Trust = Annotated[
     bool,
-    arg(help="Execute the FILE.py that the folder names, also where it is not the one it was started with."),
+    arg(help="Execute the FILE.py that the folder names, even if it has changed since the start."),
 ]
 Debug = Annotated[bool, arg(help="Show the traceback of an error.")]
 
@@ -58,9 +60,9 @@ class Where:
     address: Annotated[str, arg(metavar="HOST:PORT")] = ""
     """The head of the Ray cluster. Without it, Ray uses this machine's cores."""
     cpus_per_chunk: float = 1.0
-    """CPU cores that Ray gives to each chunk of runs."""
+    """CPU cores for each chunk of runs (Ray only)."""
     gpus_per_chunk: float = -1.0
-    """GPUs that Ray gives to each chunk of runs. -1: one if the cluster has any and --device is not cpu."""
+    """GPUs for each chunk of runs (Ray only). -1: one, if the cluster has any and --device is not cpu."""
     device: Device = "auto"
 
 

@@ -16,10 +16,10 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Plan(Generic[E]):
-    """The root of the search after a given history, as JSON on stdout.
+    """Print the root of the search after a given history as JSON.
 
-    Q and visits of the actions and the one that is chosen. A belief tree also gives Q_upper, the bounds from
-    above (its Q are those from below), and the gap between the bounds on the value.
+    The output has the Q value and the visits of each action, and the chosen action. A belief tree's Q are
+    lower bounds; it also prints the upper bounds Q_upper, and the gap between the bounds on the value.
 
     examples:
       baddr plan tiger --agent ba-pomcp --history history.json --simulations 4096
@@ -28,7 +28,7 @@ class Plan(Generic[E]):
     experiment: Flat[E]
     history: History = None
     simulations: int | None = None
-    """Simulations of the search; the same as --planner.num-simulations."""
+    """Number of simulations; the same as --planner.num-simulations."""
     device: Device = "auto"
     debug: Debug = False
 

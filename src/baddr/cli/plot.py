@@ -13,7 +13,7 @@ from baddr.lab.output import in_line
 
 @dataclass(frozen=True)
 class Plot:
-    """Learning curves with confidence bands, several folders in one picture.
+    """Draw the learning curves of one or more result folders in one picture, with confidence bands.
 
     examples:
       baddr plot results/tiger-ba-pomcp-1
@@ -24,14 +24,14 @@ class Plot:
 
     dirs: Folders
     out: Path = Path("curves.png")
-    """The picture: .png, .svg or .pdf."""
+    """The picture to write: .png, .svg or .pdf."""
     window: int = 0
-    """Smoothing: episodes averaged per point. 0: about 20 points."""
+    """Smoothing: the number of episodes averaged per point. 0: so that there are about 20 points."""
     reference: Reference = "none"
     lines: tuple[str, ...] = ()
     """Horizontal lines to compare with: NAME=VALUE."""
     title: str = ""
-    """Above the picture. By default the domains."""
+    """The title. By default, the names of the domains."""
     trust: Trust = False
     debug: Debug = False
 

@@ -17,11 +17,11 @@ from baddr.lab.output import in_line
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Figures and tables of the paper: run their experiments, draw them, and judge the paper's claims.
+    """Reproduce figures and tables of the paper: run the experiments, draw the figures, judge the claims.
 
-    FIGURE is a to i, episodes (the table of episodes to equal return), runtime, several of these, or all.
-    The folder holds a result folder for each experiment, a picture and the scores of each figure, and a
-    report: report.md, and report.html, which is one page that needs nothing else.
+    FIGURE is a to i, episodes (the table of episodes to equal return), runtime, several of these, or all. The
+    folder holds a result folder for each experiment, a picture and the scores of each figure, and a report:
+    report.md, and report.html, a single self-contained page.
 
     examples:
       baddr reproduce a
@@ -36,11 +36,11 @@ class Reproduce:
     preset: Literal["quick", "paper"] = "quick"
     """quick: a recognisable picture in minutes. paper: the paper's sizes."""
     runs: int = 0
-    """Runs of every curve, over all its ensembles (for learners: at most). 0: the preset's."""
+    """Number of runs of each curve, over all its ensembles (at most, for dpfrl and a2c). 0: the preset's."""
     episodes: int = 0
-    """Episodes per run, at most. 0: the preset's."""
+    """The most episodes per run. 0: the preset's."""
     ensembles: int = 0
-    """Ensembles of networks that each curve of baddr or filtering pools. 0: the preset's."""
+    """Number of ensembles of networks that each curve of baddr or filtering pools. 0: the preset's."""
     seed: int = 0
     """The first seed. Each ensemble has its own."""
     out: Out = None

@@ -22,9 +22,9 @@ from baddr.lab.sources import check_sources
 
 @dataclass(frozen=True)
 class Resume:
-    """Continue an interrupted run, reproduce or suite. A finished one says so and changes nothing.
+    """Continue an interrupted run, reproduce or suite. If it is finished, nothing changes.
 
-    The engine and the device need not be those it was started with.
+    You may use another engine or device than before.
 
     examples:
       baddr resume results/tiger-ba-pomcp-1
@@ -35,9 +35,9 @@ class Resume:
     dir: Positional[Annotated[Path, arg(metavar="DIR")]]
     """The result folder."""
     runs: int | None = None
-    """Extend to this many runs."""
+    """Extend the result to this many runs."""
     episodes: int | None = None
-    """Extend to this many episodes per run."""
+    """Extend each run to this many episodes."""
     trust: Trust = False
     where: Flat[Where] = field(default_factory=Where)
     track: Track = ()

@@ -20,7 +20,7 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Run(Generic[E]):
-    """Learn and act for some runs and episodes.
+    """Let an agent act and learn. Save the results and a learning curve.
 
     examples:
       baddr run tiger

@@ -25,11 +25,11 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Solve(Generic[E]):
-    """Bounds on the optimal value of the true model from its start, and a policy.
+    """Bound the optimal value of the true model from its start, and find a policy.
 
-    A file is solved for ever (discounted), or for its horizon where its discount is 1; any other domain for
-    its own horizon. Both bounds hold whenever it stops. The last line of stdout is JSON: {"lower": l,
-    "upper": u, "seconds": t}.
+    A .pomdp file is solved for an infinite, discounted horizon, or for its horizon if its discount is 1.
+    Any other domain is solved for its own horizon. The bounds are valid whenever the solver stops. The last
+    line of stdout is JSON: {"lower": l, "upper": u, "seconds": t}.
 
     examples:
       baddr solve tiger
@@ -44,7 +44,7 @@ class Solve(Generic[E]):
     seconds: float = 60.0
     """Stop after this time, even if the bounds are further apart."""
     out: Annotated[Path | None, arg(metavar="FILE.npz")] = None
-    """Write the policy: NumPy arrays of vectors, their actions and the steps left that they are for."""
+    """Write the policy to this file: NumPy arrays of vectors, each with its action and its steps left."""
     device: Device = "cpu"
     debug: Debug = False
 

@@ -18,14 +18,14 @@ from baddr.lab.output import in_line
 
 @dataclass(frozen=True)
 class Suite:
-    """The benchmark: agents x domains, with reference lines and a scoreboard.
+    """Benchmark agents on domains, with reference lines and a scoreboard.
 
     A score is (return - prior only) / (planning on the truth - prior only). The folder holds suite.html, a
     page with sortable tables and curves, suite.json with the same numbers, and a result folder for each part.
-    Interrupted, it is resumed with `baddr resume DIR`.
+    To continue an interrupted suite, use `baddr resume DIR`.
 
-    --add puts an outside agent's results beside ours: a Parquet file with the columns run, episode,
-    discounted_return and domain. --join makes one suite of several that were computed apart.
+    --add adds the results of an outside agent: a Parquet file with the columns run, episode,
+    discounted_return and domain. --join combines suites that were computed separately.
 
     examples:
       baddr suite
@@ -38,26 +38,26 @@ class Suite:
     preset: Literal["quick", "full"] = "quick"
     """quick: some domains and agents, within half an hour on two cores. full: all, for a GPU or a cluster."""
     agents: Annotated[tuple[str, ...], arg(metavar="NAME...")] = ()
-    """Who learns. By default the preset's."""
+    """The agents. By default, the preset's."""
     domains: Annotated[tuple[str, ...], arg(metavar="DOMAIN...")] = ()
-    """Where. By default the preset's."""
+    """The domains. By default, the preset's."""
     runs: int = 0
-    """Runs of each part, over all its trainings. 0: the preset's."""
+    """Number of runs of each part, over all its trainings. 0: the preset's."""
     episodes: int = 0
-    """Episodes of each run. 0: the preset's."""
+    """Number of episodes in each run. 0: the preset's."""
     trainings: int = 0
-    """Trainings of agents with networks, each with a share of the runs. 0: the preset's."""
+    """How often networks are trained anew; the trainings share the runs. 0: the preset's."""
     seed: int = 0
     """The first seed. Each training has its own."""
     out: Out = None
     dry_run: bool = False
     """List the experiments, estimate memory and time, and stop."""
     add: Annotated[Path | None, arg(metavar="FILE.parquet")] = None
-    """Add an outside agent's results to the suite in --out, and write its scoreboard anew."""
+    """Add an outside agent's results to the suite in --out, and rewrite its scoreboard."""
     name: str = ""
-    """What to call the outside agent."""
+    """The name of the outside agent."""
     join: Annotated[tuple[Path, ...], arg(metavar="DIR...")] = ()
-    """Suites of the same sizes, of which --out shall be one with the agents and domains of all."""
+    """Suites of the same sizes, to combine in --out with the agents and domains of all."""
     trust: Trust = False
     where: Flat[Where] = field(default_factory=Where)
     watch: Watch = False

@@ -21,11 +21,11 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Sweep(Generic[E]):
-    """A run for every combination of some settings' values, and how they compare.
+    """Run every combination of some settings' values. Print a table and draw a picture.
 
-    Each combination has a result folder of its own, all in one folder: `plot`, `compare` and `resume` take
-    them like any other. The same command with the same --out resumes where it was stopped and does not
-    repeat what is finished; more --runs or --episodes, or more values, add to it.
+    Each combination has its own result folder inside the sweep's folder. `plot`, `compare` and `resume` take
+    these like any other. To resume a sweep, repeat the command with the same --out: finished parts are not
+    run again. More --runs, --episodes or values add to it.
 
     examples:
       baddr sweep tiger --agent dpfrl --preset paper --runs 5 --level 2 \\
@@ -36,7 +36,7 @@ class Sweep(Generic[E]):
 
     experiment: Flat[E]
     over: UseAppendAction[Annotated[tuple[str, ...], arg(metavar="NAME=VALUE,...")]] = ()
-    """A setting, named as its flag is, and the values to try. Give it once per setting."""
+    """A setting, named like its flag, and the values to try. Repeat --over for each setting."""
     out: Out = None
     level: Level = None
     config: Config = None

@@ -55,29 +55,29 @@ class _Sampling:
 
 @dataclass(frozen=True)
 class Importance(_Sampling):
-    """Importance sampling: every particle steps and is weighed by p(o | s, a, s'; D)."""
+    """Importance sampling: every particle takes a step and is weighted by p(o | s, a, s'; D)."""
 
     algorithm: ClassVar[str] = "importance_sampling"
 
     num_particles: int = 1024
-    """Particles in the belief."""
+    """Number of particles in the belief."""
     resample_below: float = 128.0
-    """Resample when the effective sample size is below this. Above the number of particles: at every step."""
-    resampling: Literal["systematic", "independent"] = "systematic"
-    """One random number for all, or independent ones."""  # the latter: the published factored program
+    """Resample when the effective sample size is below this. More than num-particles: at every step."""
+    resampling: Literal["systematic", "independent"] = "systematic"  # published factored program: independent
+    """systematic: one random number for all particles. independent: one for each."""
     tries: int = 1
-    """Steps that a particle tries; it takes one by weight."""
+    """Steps that each particle tries; it takes one, drawn by weight."""
     weight_after_update: bool = False
-    """Weigh with the parameters after U, as the authors' program does."""
+    """Compute weights with the parameters after the update U, as the authors' program does."""
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
     rewards: bool = False
-    """Take the reward for evidence, too: states that do not explain it are impossible (not in the paper)."""
+    """Use the reward as evidence, too: rule out states that do not explain it (not in the paper)."""
     rejuvenate: bool = False
-    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents
+    """Rejuvenate particles with exact Gibbs sweeps after an episode that leaves few ancestors (agents
     ba-pomcp, fba-pomcp and bank)."""
     history: int = 8192
-    """Steps that a run remembers for --filter.rejuvenate. It moves no more particles when these are full."""
+    """Number of steps that a run remembers for --filter.rejuvenate, which stops when they are full."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -96,18 +96,18 @@ class Rejection(_Sampling):
     algorithm: ClassVar[str] = "rejection_sampling"
 
     num_particles: int = 1024
-    """Particles in the belief."""
+    """Number of particles in the belief."""
     max_tries: int = 1000
-    """Proposals per particle before the depletion policy takes over."""
+    """The most proposals per particle. Empty places are then filled with copies of accepted particles."""
     learn_terminal: bool = True
     """Learn from the step that ends an episode."""
     rewards: bool = False
-    """Take the reward for evidence, too: states that do not explain it are impossible (not in the paper)."""
+    """Use the reward as evidence, too: rule out states that do not explain it (not in the paper)."""
     rejuvenate: bool = False
-    """Move particles by exact Gibbs sweeps at the end of an episode that leaves few ancestors (agents
+    """Rejuvenate particles with exact Gibbs sweeps after an episode that leaves few ancestors (agents
     ba-pomcp, fba-pomcp and bank)."""
     history: int = 8192
-    """Steps that a run remembers for --filter.rejuvenate. It moves no more particles when these are full."""
+    """Number of steps that a run remembers for --filter.rejuvenate, which stops when they are full."""
 
     def problems(self) -> list[str]:
         return wrong(

@@ -59,7 +59,7 @@ LARGEST_REWARD = 1e30  # float32 ends at 3e38, and returns are sums of many
 
 @dataclass(frozen=True)
 class Prior:
-    """What an agent knows of the tables before it acts.
+    """What an agent knows about the tables before it acts.
 
     Every row of a learned table is Dirichlet(total * ((1 - noise) * truth + noise * uniform)), uniform over
     all outcomes. The rows of the other table are known.

@@ -25,8 +25,8 @@ A = TypeVar("A")
 Asked = str | frozenset[str]  # a kind, or names of settings that a kind must have
 
 PRESETS = {
-    "quick": "minutes on a laptop: the planner that is best for the domain, fewer runs and episodes",
-    "paper": "the planner and the sizes of the paper's appendix",
+    "quick": "minutes on a laptop: the best planner for the domain, fewer runs and episodes",
+    "paper": "the planner and the sizes from the paper's appendix",
 }
 
 
@@ -37,7 +37,7 @@ class Experiment(Generic[D, A]):
     domain: D
     settings: Annotated[A, arg(name="")]  # the agent's: their groups stand beside the domain's
     agent: str = "baddr"
-    """Who acts: baddr, filtering, latent, ba-pomcp, fba-pomcp, bank, mixture, pomcp, prior-only, optimal,
+    """The agent: baddr, filtering, latent, ba-pomcp, fba-pomcp, bank, mixture, pomcp, prior-only, optimal,
     dpfrl, a2c, random or own."""
     preset: Literal["quick", "paper"] = "quick"
     """The settings to start from. quick: takes minutes. paper: the paper's sizes."""
@@ -46,17 +46,17 @@ class Experiment(Generic[D, A]):
     episodes: int = 100
     """Number of episodes in each run."""
     seed: int = 0
-    """Seed of the random numbers. Run i depends on the seed and on i alone."""
+    """Seed of the random numbers. Run i depends only on the seed and on i."""
     chunk_size: int = 0
-    """Runs computed together. 0: as suits runs, cores and memory."""
+    """Runs computed together. 0: chosen to suit the machine."""
     keep_beliefs: Literal["auto", "yes", "no"] = "auto"
-    """Keep final beliefs (needed to add episodes or for --prior). auto: only if they fit in half of the free
-    disk."""
+    """Keep the final beliefs (needed to add episodes and for --prior). auto: only if they fit in half of the
+    free disk space."""
     prior: str = ""
-    """A result folder whose final model beliefs are the prior: run i starts from its run i (modulo its number
-    of runs)."""
+    """A result folder. Its final beliefs over models become the prior: run i starts from the folder's run i
+    (modulo its number of runs)."""
     trace: int = -1
-    """Write each step of this run to trace.jsonl: state, belief, Q, action, observation. -1: of no run."""
+    """Write every step of this run to trace.jsonl: state, belief, Q, action, observation. -1: no trace."""
 
     @property
     def name(self) -> str:

@@ -18,18 +18,19 @@ class PoUct:
     """PO-UCT (Alg. 2): Monte-Carlo tree search over histories."""
 
     num_simulations: int = 4096
-    """Simulations per real step."""
+    """Number of simulations per real step."""
     exploration: float = 100.0
-    """The exploration constant u of UCB: about the range of an episode's returns."""
+    """The exploration constant u of UCB. A good value is the range of an episode's returns."""
     depth: int = 0
-    """Depth of the search. 0: to the end of the episode."""
+    """The depth of the search. 0: to the end of the episode."""
     in_flight: int = 0
-    """Simulations in flight in one tree; they choose in turn. 1: PO-UCT as published. 0: chosen so that few
-    runs fill a GPU; on a CPU one after the other."""
+    """Number of simulations in flight in one tree; they choose their actions in turn. 1: PO-UCT as published.
+    0: chosen so that few runs fill a GPU; on a CPU, one simulation after the other."""
     root_sampling: bool = True
-    """Draw one model at the root of a simulation and keep it (Alg. 2). Off: simulations learn as they go."""
+    """Draw one model at the root of each simulation and keep it (Alg. 2). no: simulations learn as they
+    go."""
     backup: Literal["mean", "max"] = "mean"
-    """The value of a node. mean: of its returns, as published. max: that of its best action (Bellman)."""
+    """The value of a node. mean: the mean of its returns, as published. max: the value of its best action."""
 
     def problems(self) -> list[str]:
         return wrong(

@@ -9,7 +9,7 @@ from baddr.core.pomdp import POMDP
 
 
 class Uniform(Planner):
-    """Acts at random, uniformly."""
+    """Draws actions uniformly at random."""
 
     def plan(
         self,

@@ -11,25 +11,26 @@ MICROSECONDS_PER_PARTICLE = {"cpu": 45.0}  # and actor's step of a learner: see 
 
 @dataclass(frozen=True)
 class DPFRL:
-    """Discriminative particle filter RL (Ma et al. 2020), learned with A2C. Defaults: the paper's appendix,
-    and the published program's where it is silent. Agent a2c has a GRU in the particle filter's place."""
+    """Discriminative particle filter RL (Ma et al. 2020), trained with A2C. The defaults are those of the
+    paper's appendix, and where it is silent, those of the published program. Agent a2c replaces the particle
+    filter with a GRU."""
 
     learning_rate: float = 3e-4
     """Constant step size of RMSProp."""
     num_particles: int = 30
     """K: number of latent particles (not used by a2c)."""
     actors: int = 16
-    """B: environments that each learner acts in at the same time."""
+    """B: number of environments that each learner acts in at once."""
     sample_length: int = 5
-    """n: steps of each actor between updates."""
+    """n: steps that each actor takes between updates."""
     back_segments: int = 5
-    """m: back-propagation goes through 1, 2, ..., m samples of n steps, in turn. 1: only one."""
+    """m: back-propagation goes through 1, 2, ..., m samples of n steps, in turn. 1: always one sample."""
     hidden: int = 128
-    """h: size of each particle and of the belief's summary."""
+    """h: size of each particle, and of the summary of the belief."""
     observation_width: int = 64
     """Nodes in each of the two layers that encode a one-hot observation."""
     action_width: int = 64
-    """Nodes that encode the last action."""
+    """Number of nodes that encode the last action."""
     features: int = 256
     """F: number of moment-generating features of the belief (not used by a2c)."""
     resampling: float = 0.9
@@ -38,13 +39,13 @@ class DPFRL:
     """How observations are encoded: one-hot with two layers, or as a grid with an embedding and three
     convolutions. auto: grid for 12 or more features that all have the same number of values, above 2."""
     grid_columns: int = 3
-    """Columns of the grid. Observation features fill it row by row."""
+    """Number of columns of the grid. Observation features fill it row by row."""
     embedding: int = 8
-    """Size of the embedding of a cell of the grid."""
+    """Size of the embedding of each cell of the grid."""
     start_action: Literal["first", "none"] = "first"
-    """The action before an episode's first observation: action 0 (as in the published program), or none."""
+    """The action before an episode's first observation. first: action 0, as in the published program."""
     reward_scale: float = 1.0
-    """Multiply rewards by this for learning. Recorded returns are not scaled."""
+    """Multiply rewards by this when learning. Recorded returns are not scaled."""
     critic_coefficient: float = 0.5
     """Weight of the critic's loss."""
     actor_coefficient: float = 1.0
@@ -54,9 +55,9 @@ class DPFRL:
     max_gradient_norm: float = 5.0
     """Clip gradients to this norm (the published program: 0.5)."""
     decay: float = 0.99
-    """Decay of RMSProp's mean square."""
+    """Decay rate of RMSProp's mean square."""
     epsilon: float = 1e-5
-    """RMSProp divides by the root of the mean square, plus this."""
+    """RMSProp divides by the root of the mean square plus this."""
 
     def problems(self) -> list[str]:
         least = ("num_particles", "actors", "sample_length", "back_segments", "hidden", "observation_width")

@@ -14,20 +14,21 @@ Cells = tuple[int, ...]  # of a ship, by number: row * size + column
 
 @dataclass(frozen=True)
 class BattleshipSettings:
-    """Battleship and the prior about where ships are put."""
+    """Battleship, and the prior over where ships are placed."""
 
     name: ClassVar[str] = "battleship"
     size: int = 5
-    """n: rows and columns of the sea (10 as published)."""
+    """n: rows and columns of the sea (published: 10)."""
     ships: tuple[int, ...] = (3, 2)
-    """The lengths of the ships (5 4 3 2 as published)."""
+    """The lengths of the ships (published: 5 4 3 2)."""
     rules: Literal["apart", "free"] = "apart"
-    """apart: ships do not touch, not even at corners (Silver and Veness). free: they only do not overlap."""
+    """apart: ships do not touch, not even at corners (Silver and Veness). free: ships may touch, but not
+    overlap."""
     edge: float = 2.0
-    """The true liking of the edge: a place weighs exp(edge * the share of its cells on the edge). Published:
-    0."""
+    """How strongly ships are truly drawn to the edge: the weight of a place is exp(edge * the share of its
+    cells on the edge). Published: 0."""
     prior_edge: float = 3.0
-    """Simulators have a liking between -prior_edge and prior_edge."""
+    """Simulators have a domain.edge between -prior_edge and prior_edge."""
     discount: float = 1.0
     """The discount factor gamma."""
 

@@ -10,20 +10,20 @@ from baddr.domains.entry import FILE_DEPTH, Entry, Names, Preset, by_module, fil
 
 @dataclass(frozen=True)
 class CassandraSettings:
-    """A POMDP from a file in Cassandra's format, and the prior about it."""
+    """A POMDP from a file in Cassandra's format, and the prior over it."""
 
     path: str = ""
     """The .pomdp file."""
     horizon: int = 50
-    """K: the steps of an episode. Nothing else ends it."""
+    """K: the number of steps in an episode. Nothing else ends it."""
     discount: float = -1.0
-    """The discount factor gamma; -1: as in the file."""
+    """The discount factor gamma. -1: the file's."""
     prior_total: float = 10.0
     """The prior's total count for each row."""
     prior_noise: float = 0.5
-    """How far the prior's expectation is from the file: 0 is the file's model, 1 is uniform."""
+    """How far the prior's expectation is from the file's model. 0: the file's model. 1: uniform."""
     learned: Literal["TO", "T", "O"] = "TO"
-    """What the agent must learn: transitions (T), observations (O) or both. The rest is known."""
+    """What the agent must learn: transitions (T), observations (O) or both. It knows the rest."""
 
     @property
     def name(self) -> str:

@@ -15,28 +15,30 @@ LARGEST_SIZE = 1289  # its n^3 states are numbered with 32 bits
 
 @dataclass(frozen=True)
 class CollisionAvoidanceSettings:
-    """Collision avoidance and the prior about it. An episode has size - 1 steps."""
+    """Collision avoidance, and the prior over it. An episode has size - 1 steps."""
 
     name: ClassVar[str] = "collision-avoidance"
     size: int = 5
-    """N: columns and rows of the grid, an odd number (the paper does not say which; 5 fits its returns)."""
+    """N: columns and rows of the grid. An odd number: the paper does not say which, but 5 fits its
+    returns."""
     down: float = 0.25
     """The true probability that the obstacle moves down."""
     up: float = 0.25
-    """The true probability that it moves up. Otherwise it stays."""
+    """The true probability that the obstacle moves up. Otherwise it stays."""
     noise: float = 1.0
-    """Standard deviation of the noise on the observed row of the obstacle."""
+    """The standard deviation of the noise on the obstacle's observed row."""
     prior_down: float = 0.05
-    """The `down` that the prior expects."""
+    """The prior's expectation of domain.down."""
     prior_up: float = 0.05
-    """The `up` that the prior expects."""
+    """The prior's expectation of domain.up."""
     certainty: float = 10_000.0
-    """c: the simulators' (down, stay, up) are drawn from Dirichlet(c * expectation), one for all cells.
-    10,000: the paper's, all close to the expectation. 4 to 10: a wide prior."""
+    """c: each simulator draws (down, stay, up) from Dirichlet(c * expectation), once for all cells. 10,000:
+    the paper's; all draws are close to the expectation. 4 to 10: a wide prior."""
     prior_total: float = 10.0
-    """The total count for each row of the obstacle's moves (a flat table needs a size of at most 5)."""
+    """The prior's total count for each row of the obstacle's moves. A flat table needs a size of at most
+    5."""
     prior_observation_total: float = 10.0
-    """The total count per row of the observed row, in the graph `uncertain-observation` of fba-pomcp."""
+    """The prior's total count for the obstacle's observed row, in fba-pomcp's graph uncertain-observation."""
     discount: float = 0.95
     """The discount factor gamma."""
 

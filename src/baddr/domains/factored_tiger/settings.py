@@ -11,11 +11,11 @@ from baddr.domains.tiger.settings import Doors
 
 @dataclass(frozen=True)
 class FactoredTigerSettings(Doors):
-    """Tiger with irrelevant features and the prior about it."""
+    """Tiger with irrelevant features, and the prior over it."""
 
     name: ClassVar[str] = "factored-tiger"
     irrelevant: int = 2
-    """k: binary features that have nothing to do with anything."""
+    """k: the number of irrelevant binary features."""
 
     def problems(self) -> list[str]:
         few = 0 <= self.irrelevant <= 20
@@ -33,7 +33,7 @@ def presets(settings: FactoredTigerSettings) -> dict[str, Preset]:
 
 
 ENTRY = Entry(
-    summary="tiger with features that have nothing to do with anything",
+    summary="tiger with irrelevant state features",
     settings=FactoredTigerSettings(),
     names=names,
     presets=presets,

@@ -15,23 +15,25 @@ LARGEST_SIZE = 1000  # it has 4 n^2 states, and observes 3 n features
 
 @dataclass(frozen=True)
 class GridverseSettings:
-    """Gridverse's empty room and the prior about it."""
+    """Gridverse's empty room, and the prior over it."""
 
     name: ClassVar[str] = "gridverse"
     size: int = 8
-    """N: cells along a side, the walls included."""
+    """N: cells along each side, including the walls."""
     forward_length: int = 1
-    """Cells that forward walks. 1: the original environment. Preset `paper` has 4, and 8 from size 32 on."""
+    """How many cells the action forward walks. 1: the original environment. Preset paper: 4, and 8 from size
+    32 on."""
     certainty: float = 0.0
-    """c: how far forward walks in a simulator is distributed as a draw of Dirichlet(c * uniform), over 1
-    behind to 5 ahead or more. 0: the paper's one simulator, whose forward lands on any open cell near. 1: a
-    wide prior."""
+    """c: each simulator draws from Dirichlet(c * uniform) how likely forward is to walk each number of cells,
+    from 1 behind to 5 or more ahead. 0: the paper's single simulator, where forward lands on any open cell
+    nearby. 1: a wide prior."""
     leaf: Literal["distance", "rollout"] = "distance"
-    """The value below the search tree: 1 / (Manhattan distance to the goal), or a random rollout's."""
+    """The value below the search tree. distance: 1 / (Manhattan distance to the goal). rollout: the return of
+    a random rollout."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 30
-    """K: the most steps of an episode."""
+    """K: the most steps in an episode."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -104,7 +106,7 @@ def presets(settings: GridverseSettings) -> dict[str, Preset]:
 
 
 ENTRY = Entry(
-    summary="walk through an empty room to the goal, seeing only what is ahead",
+    summary="walk through an empty room to the goal, seeing only what lies ahead",
     settings=GridverseSettings(),
     names=names,
     presets=presets,

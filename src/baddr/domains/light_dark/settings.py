@@ -28,30 +28,30 @@ RULES = {
 
 @dataclass(frozen=True)
 class LightDarkSettings:
-    """Light-Dark on a line of cells, and the prior about where it is light."""
+    """Light-Dark on a line of cells, and the prior over where the light is."""
 
     name: ClassVar[str] = "light-dark"
     reach: int = 15
     """The line has the cells -reach to reach; the goal is cell 0."""
     rules: Literal["pomcpow", "1d"] = "pomcpow"
-    """pomcpow: moves of 1 and 10 that cost 1, 100 for stopping at the goal, -100 elsewhere. 1d: moves of 1
-    that cost nothing, 10 and -10."""
+    """pomcpow: moves of 1 and 10, each at a cost of 1; stopping pays 100 at the goal and -100 elsewhere. 1d:
+    moves of 1, at no cost; stopping pays 10 and -10."""
     light: int = 10
-    """The true cell where one sees best."""
+    """The true cell of the light, where the agent sees best."""
     slope: float = 1.0
     """The true noise: its standard deviation is slope times the distance to the light, and at least .1."""
     start_mean: float = 2.0
-    """The mean of the first cell, which is drawn from a normal."""
+    """The mean of the first cell, which is drawn from a normal distribution."""
     start_deviation: float = 3.0
-    """Its standard deviation."""
+    """The standard deviation of the first cell."""
     prior_slope: float = 2.0
-    """Simulators have a slope between 1 / prior_slope and prior_slope, and their light in any cell."""
+    """Simulators have a slope between 1 / prior_slope and prior_slope, and the light in any cell."""
     prior_total: float = 4.0
-    """The total count for each row of what is seen, in tables and graphs."""
+    """The prior's total count for each row of the observations, in tables and graphs."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 40
-    """K: the most steps of an episode."""
+    """K: the most steps in an episode."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -93,7 +93,7 @@ def presets(settings: LightDarkSettings) -> dict[str, Preset]:
 
 
 ENTRY = Entry(
-    summary="go where one sees well, then to the goal, and stop there",
+    summary="go to the light to see well, then to the goal, and stop there",
     settings=LightDarkSettings(),
     names=names,
     presets=presets,

@@ -13,19 +13,19 @@ from baddr.posteriors.settings import Network, Pretrain
 
 @dataclass(frozen=True)
 class MaintenanceSettings:
-    """A machine that wears faster than one would think, and the prior about it."""
+    """A machine that wears out faster than expected, and the prior over it."""
 
     name: ClassVar[str] = "maintenance"
     wear: float = 0.5
     """The true probability that running wears the machine by one step."""
     prior_wear: float = 0.1
-    """The wear that the prior expects."""
+    """The prior's expectation of domain.wear."""
     prior_total: float = 10.0
-    """How many steps the prior is worth: simulators draw the wear from a Beta of this total."""
+    """How many steps the prior is worth: simulators draw the wear from a Beta with this total count."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 20
-    """K: the steps of an episode."""
+    """K: the number of steps in an episode."""
 
     def problems(self) -> list[str]:
         return wrong(

@@ -15,20 +15,20 @@ MOST_LANES = 64  # each is a feature of the state, and a part of every program
 
 @dataclass(frozen=True)
 class RoadRacingSettings:
-    """Road racing and the prior about it."""
+    """Road racing, and the prior over it."""
 
     name: ClassVar[str] = "road-racing"
     lanes: int = 3
-    """n: the number of lanes. There is a car in each."""
+    """n: the number of lanes. Each has one car."""
     certainty: float = 1000.0
-    """c: the simulators' speeds are drawn from Beta(c/2, c/2), lane by lane. 1000: the paper's, all close to
-    1/2. 4 to 10: a wide prior."""
+    """c: simulators draw each lane's speed from Beta(c/2, c/2). 1000: the paper's; all speeds are close
+    to 1/2. 4 to 10: a wide prior."""
     prior_total: float = 10.0
-    """The total count for each uncertain row (a flat table needs at most 2 lanes)."""
+    """The prior's total count for each uncertain row. A flat table needs at most 2 lanes."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 20
-    """K: the steps of an episode."""
+    """K: the number of steps in an episode."""
 
     def problems(self) -> list[str]:
         return wrong(

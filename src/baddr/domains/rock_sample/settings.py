@@ -28,27 +28,28 @@ MOST_ROCKS = 12  # of bounds that are tables over all sets of rocks
 
 @dataclass(frozen=True)
 class RockSampleSettings:
-    """RockSample(n, k) and the prior about its sensor."""
+    """RockSample(n, k), and the prior over its sensor."""
 
     name: ClassVar[str] = "rock-sample"
     size: int = 4
     """n: columns and rows of the map."""
     rocks: int = 4
-    """k: how many rocks there are. (4, 4), (7, 8) and (11, 11) have the usual maps."""
+    """k: the number of rocks. (n, k) = (4, 4), (7, 8) and (11, 11) have the usual maps."""
     half_distance: float = 20.0
-    """The true distance at which the sensor's efficiency is a half."""
+    """The true distance at which the sensor's efficiency is 1/2."""
     rules: Literal["standard", "pomcp"] = "standard"
-    """What moving off the map or sampling bare ground does. standard: nothing. pomcp: -100, and it ends."""
+    """What happens on moving off the map or sampling bare ground. standard: nothing. pomcp: the reward is
+    -100 and the episode ends."""
     prior_low: float = 0.25
-    """The least half-distance of the simulators; its logarithm is uniform."""
+    """The smallest half-distance of a simulator. The logarithm is drawn uniformly."""
     prior_high: float = 40.0
-    """The greatest half-distance of the simulators."""
+    """The largest half-distance of a simulator."""
     prior_total: float = 4.0
-    """The total count for each row of the sensor, in tables and graphs."""
+    """The prior's total count for each row of the sensor, in tables and graphs."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 100
-    """K: the most steps of an episode."""
+    """K: the most steps in an episode."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -114,7 +115,7 @@ def presets(settings: RockSampleSettings) -> dict[str, Preset]:
 
 
 ENTRY = Entry(
-    summary="sample good rocks, told from bad ones by a noisy sensor, and leave",
+    summary="find the good rocks with a noisy sensor, sample them, and leave",
     settings=RockSampleSettings(),
     names=names,
     presets=presets,

@@ -12,13 +12,14 @@ from baddr.posteriors.settings import Network, Pretrain
 
 @dataclass(frozen=True)
 class SysadminSettings:
-    """Sysadmin and the prior about it."""
+    """Sysadmin, and the prior over it."""
 
     name: ClassVar[str] = "sysadmin"
     computers: int = 4
     """n: the number of computers."""
     topology: Literal["linear", "independent"] = "linear"
-    """linear: a computer fails more often beside a failed one. independent: none depends on another."""
+    """linear: a computer fails more often next to a failed one. independent: each computer fails on its
+    own."""
     prior_total: float = 10_000.0
     """The prior's total count for each row. The prior expects the truth."""
     certainty: float = 10_000.0
@@ -26,7 +27,7 @@ class SysadminSettings:
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 20
-    """K: the steps of an episode."""
+    """K: the number of steps in an episode."""
 
     def problems(self) -> list[str]:
         return wrong(

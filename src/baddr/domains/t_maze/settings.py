@@ -13,23 +13,25 @@ from baddr.posteriors.settings import Network, Pretrain
 
 @dataclass(frozen=True)
 class TMazeSettings:
-    """T-maze(n) and the prior about its cue."""
+    """T-maze(n), and the prior over its cue."""
 
     name: ClassVar[str] = "t-maze"
     length: int = 10
-    """n: the cells of the corridor. The junction comes after them."""
+    """n: the number of cells in the corridor. The junction comes after them."""
     reliability: float = 0.9
-    """The true probability that the cue names the right side (1 as published)."""
+    """The true probability that the cue names the correct side (published: 1)."""
     variant: Literal["passive", "active"] = "passive"
-    """passive: the episode starts before the cue, and the way leads past it. active: one cell beyond it."""
+    """passive: the episode starts before the cue, and the way leads past it. active: the episode starts one
+    cell past the cue."""
     prior_reliability: float = 0.4
-    """The reliability that the prior expects: below 1/2 it would rather believe the opposite of the cue."""
+    """The prior's expectation of domain.reliability. Below 1/2, the agent first believes the opposite of the
+    cue."""
     prior_total: float = 5.0
-    """How many cues the prior is worth: simulators draw the reliability from a Beta of this total."""
+    """How many cues the prior is worth: simulators draw the reliability from a Beta with this total count."""
     discount: float = 0.98
     """The discount factor gamma."""
     horizon: int = 40
-    """K: the most steps of an episode."""
+    """K: the most steps in an episode."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -77,7 +79,7 @@ def presets(settings: TMazeSettings) -> dict[str, Preset]:
 
 
 ENTRY = Entry(
-    summary="remember a cue along a corridor, and turn to the side that it named",
+    summary="remember a cue along a corridor, then turn to the side that it named",
     settings=TMazeSettings(),
     names=names,
     presets=presets,

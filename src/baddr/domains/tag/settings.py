@@ -16,24 +16,24 @@ TOWER_X, TOWER_Y = range(5, 8), range(2, 5)  # on top of a corridor that is wide
 
 @dataclass(frozen=True)
 class TagSettings:
-    """Tag and the prior about the opponent's policy."""
+    """Tag, and the prior over the opponent's policy."""
 
     name: ClassVar[str] = "tag"
     width: int = 10
-    """Cells of each of the corridor's two rows. From 8 on, there are 3 x 3 cells more above it."""
+    """Cells in each of the corridor's two rows. From 8 on, another 3 x 3 cells lie above them."""
     flee: float = 0.8
-    """The true probability that the opponent runs away, along the axis that it looks at."""
+    """The true probability that the opponent runs away, along the axis that it considers."""
     approach: float = 0.0
-    """The true probability that it comes nearer. Otherwise it stays."""
+    """The true probability that the opponent comes nearer. Otherwise it stays."""
     walls: Literal["stay", "spread"] = "stay"
-    """What an opponent does that is stopped by a wall. stay: it stays. spread: it takes another of its
+    """What the opponent does when a wall stops it. stay: it stays. spread: it makes one of its other
     moves."""
     prior_total: float = 3.0
     """Simulators have (flee, approach, stay) ~ Dirichlet(total / 3, total / 3, total / 3)."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 100
-    """K: the most steps of an episode."""
+    """K: the most steps in an episode."""
 
     def problems(self) -> list[str]:
         return wrong(

@@ -16,15 +16,15 @@ class Doors:
     """What tiger and factored tiger have in common."""
 
     accuracy: float = 0.85
-    """The true probability of hearing the good door."""
+    """The true probability of hearing the good door correctly."""
     prior_accuracy: float = 0.625
-    """The accuracy that the prior expects."""
+    """The prior's expectation of domain.accuracy."""
     prior_total: float = 8.0
-    """The prior's total count for each door: how many listening steps it is worth."""
+    """The prior's total count for each door: how many steps of listening it is worth."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 30
-    """K: the most steps of an episode."""
+    """K: the most steps in an episode."""
 
     def problems_of_doors(self) -> list[str]:
         return wrong(
@@ -38,7 +38,7 @@ class Doors:
 
 @dataclass(frozen=True)
 class TigerSettings(Doors):
-    """The tiger problem and the prior about it."""
+    """The tiger problem, and the prior over it."""
 
     name: ClassVar[str] = "tiger"
 

@@ -17,17 +17,17 @@ class BeliefTree:
     """Best-first search over beliefs with bounds on their values."""
 
     num_expansions: int = 32
-    """Beliefs that a plan expands at most."""
+    """The most beliefs that a plan expands."""
     num_particles: int = 256
-    """Particles of a plan. Where the filter has fewer, each draws several models."""
+    """Number of particles in a plan. If the filter has fewer, each particle draws several models."""
     num_observations: int = 16
-    """Observations that are followed after an action, where there are more than 64."""
+    """Observations to follow after an action, if there are more than 64. Otherwise all."""
     precision: float = 0.001
-    """Stop where the bounds on the value are this close."""
+    """Stop when the bounds on the value are this close."""
     stop_when_certain: bool = True
-    """Stop as soon as no other action can be the best."""
+    """Stop as soon as no other action can be better."""
     depth: int = 0
-    """Depth of the tree. 0: to the end of the episode."""
+    """The depth of the tree. 0: to the end of the episode."""
 
     def problems(self) -> list[str]:
         return wrong(
