@@ -407,7 +407,7 @@ def test_wrong_observations_get_a_sentence(observation, sentence):
 
 def test_a_loop_out_of_order_gets_a_sentence():
     one = Player(ba_pomcp(), seed=0)
-    with pytest.raises(UserError, match=r"call act\(\) first, or say which action it was"):
+    with pytest.raises(UserError, match=r"call act\(\) first, or pass the action"):
         one.observe([0])
     with pytest.raises(UserError, match="Action 5 is not one of 0 to 2"):
         one.observe([0], action=5)

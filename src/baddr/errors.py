@@ -36,7 +36,7 @@ def nearest(kind: str, name: str, known: Iterable[str]) -> str:
     if name in known:
         return name
     if not isinstance(name, str):
-        raise UserError(f"A {kind} is named by a text, not by {shown(name)}.")
+        raise UserError(f"The name of a {kind} must be text, not {shown(name)}.")
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}."
     raise UserError(f"There is no {kind} {shown(name)}; {hint}")

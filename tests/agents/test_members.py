@@ -54,12 +54,12 @@ def test_what_cannot_be_is_refused_in_a_sentence(tmp_path, capsys):
         ("tiger --agent ba-pomcp --filter.kind exact", "it is for --agent bank"),
         (
             "road-racing --agent bank --bank.members 2000 --filter.kind exact",
-            "take fewer with --bank.members",
+            "choose fewer --bank.members",
         ),
         ("tiger --agent bank --bank.members 600000", "bank.members must be at most 100,000"),
         ("tiger --agent bank --bank.members 0", "bank.members must be at least 1"),
         ("tiger --agent mixture --mixture.of bank", "a number for each"),
-        ("tiger --agent mixture --mixture.of bank dpfrl", "no posterior that can be mixed"),
+        ("tiger --agent mixture --mixture.of bank dpfrl", "posterior of this agent cannot be mixed"),
     ):
         code, err = call(f"run {line} {out}", capsys)
         assert code == 2 and sentence in err and not (tmp_path / "out").exists()

@@ -207,11 +207,11 @@ UPDATE = "def update(self, key, theta, s, a, s_next, o): return "
 BAD = [
     ("posterior", "make = 3", "has no class or function 'make'"),
     ("posterior", "def make(scale): return 1", "argument 'scale' of make must be a keyword argument"),
-    ("posterior", "def make(domain): return 1", "make must give a baddr Posterior, not a value of type int"),
+    ("posterior", "def make(domain): return 1", "make must return a baddr Posterior, not a value of type int"),
     ("posterior", "def make(domain): return 1 / 0", "line 5: make() raised ZeroDivisionError: division by"),
     ("posterior", "def make(: pass", "line 5: importing it raised SyntaxError"),
     ("posterior", POSTERIOR + "def prior(self, key): return 'x'", "prior(key) must return a pytree of "
-     "arrays; it has a value of type str"),
+     "arrays, and one leaf is of type str"),
     ("posterior", POSTERIOR + "def draw(self, key, theta): return theta.X", "draw(key, theta) raised "
      "AttributeError: 'Counts' object has no attribute 'X' (line 11)"),
     ("posterior", POSTERIOR + "def dynamics(self, theta, epsilon): return theta", "must return a baddr "
@@ -219,12 +219,12 @@ BAD = [
     ("posterior", POSTERIOR + UPDATE + "theta.T", "theta must keep its structure"),
     ("posterior", POSTERIOR + UPDATE + "theta._replace(T=theta.T[0])", "theta.T must stay float32 of shape "
      "(2, 3, 2), not become float32 of shape (3, 2)"),
-    ("planner", "class make: pass", "make must give a baddr Planner, not a value of type make"),
+    ("planner", "class make: pass", "make must return a baddr Planner, not a value of type make"),
     ("planner", PLANNER + "return 1", "must return a baddr Plan, not a value of type int"),
     ("planner", PLANNER + "raise KeyError(1)", "raised KeyError: 1 (line 9)"),
     ("planner", PLANNER + "return plan._replace(num_nodes=plan.Q)", "plan.num_nodes must be an array of "
      "int32 of shape (2,) (runs), not of float32 and shape (2, 3)"),
-    ("filter", "class make: pass", "make must give a baddr Filter, not a value of type make"),
+    ("filter", "class make: pass", "make must return a baddr Filter, not a value of type make"),
     ("filter", FILTER + "return after", "must return Particles and their Info, not a value of type Partic"),
     ("filter", FILTER + "return after, info._replace(impossible=0.0)", "info.impossible must be an array of "
      "bool of shape () (a scalar), not of type float"),
@@ -251,12 +251,12 @@ def test_what_is_not_there_is_said(toys, capsys):
 
     assert "There is no file" in refused("--posterior", f"{toys}/none.py:make")
     assert "has no class or function 'none'" in refused("--posterior", f"{toys}/toy_posterior.py:none")
-    assert "--posterior is FILE.py:NAME, not 'counts'" in refused("--posterior", "counts")
-    assert "a planner of your own is FILE.py:NAME" in refused("--planner.kind", f"{toys}/toy_planner.py")
+    assert "--posterior must be FILE.py:NAME, not 'counts'" in refused("--posterior", "counts")
+    assert "a planner of your own must be FILE.py:NAME" in refused("--planner.kind", f"{toys}/toy_planner.py")
     assert "has no posterior" in refused(
         "--agent", "ba-pomcp", "--posterior", f"{toys}/toy_posterior.py:weighted"
     )
-    assert "give it with --posterior" in refused("--agent", "own")
+    assert "name it with --posterior" in refused("--agent", "own")
 
 
 def test_a_value_will_do_in_python(monkeypatch):

@@ -104,7 +104,7 @@ def test_a_good_posterior_passes(posterior):
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        (Moody, "prior(key) returns different values for the same arguments; all that is random must come"),
+        (Moody, "prior(key) returns different values for the same arguments; all randomness must come"),
         (MoodyUpdate, "update(key, theta, s, a, s', o) returns different values for the same arguments"),
         (Deafened, "dynamics(theta_0, epsilon).step draws"),
         (TooLoud, "dynamics(theta_0, epsilon).log_prob: the probabilities for"),
@@ -176,7 +176,7 @@ def test_a_good_planner_passes(planner):
         (Fixed(Q=float("inf")), "plan.Q must be finite for actions with visits, not inf"),
         (Fixed(steps=-1), "plan.num_nodes and plan.num_steps must not be negative"),
         (Whimsical(), "returns different values for the same arguments"),
-        (Nosy(), "a run has another plan at another place in the batch"),
+        (Nosy(), "the plan of a run depends on its place in the batch"),
     ],
 )
 def test_a_broken_planner_is_told_by_a_sentence(planner, sentence):
@@ -246,7 +246,7 @@ def test_a_good_filter_passes(filter):
         (Unweighted, "the weights of the next belief sum to 1.1"),
         pytest.param(Restless, "changes a belief that is not active", marks=pytest.mark.slow),
         pytest.param(Random, "returns different values for the same arguments", marks=pytest.mark.slow),
-        (Blind, "after hearing left, left and right the tiger is left with probability 0."),
+        (Blind, "after hearing left, left and right, the tiger is left with probability 0."),
     ],
 )
 def test_a_broken_filter_is_told_by_a_sentence(kind, sentence):
@@ -285,4 +285,4 @@ def test_the_command_checks_what_it_is_given(capsys):
 def test_a_large_domain_leaves_the_criterion_to_tiger(capsys):
     own = ["--posterior", f"{TOYS}/toy_posterior.py:weighted"]
     code, said = checked(capsys, "collision-avoidance", "--domain.size", "3", *own)
-    assert code == 0 and "On tiger, with its counts for the prior, predictions are off Bayes' rule" in said
+    assert code == 0 and "On tiger, with its counts as the prior, predictions differ from Bayes' rule" in said

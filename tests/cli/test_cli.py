@@ -179,7 +179,7 @@ def test_dry_run_says_what_would_happen_and_does_nothing(tmp_path, capsys, monke
     monkeypatch.setattr(runner, "pace", lambda *_: Pace(0.0, 1.0, steps=8, step=1.0, length=4.0))
     assert baddr_main(*RUN, "--dry-run", "--out", tmp_path / "new") == 0
     out = capsys.readouterr().out
-    assert "4 runs" in out and "MiB" in out and "8 steps were measured" in out
+    assert "4 runs" in out and "MiB" in out and "measured over 8 steps" in out
     assert not (tmp_path / "new").exists()
 
 
@@ -305,7 +305,7 @@ def test_plan_opens_the_door_that_was_heard_often(tmp_path, capsys):
         ([([2], [[0, 0]])], "list of 1 feature"),
         ([([2, 2], [[0]])], "2 actions but 1 observations"),
         ([([0], [[0]])], "no particle can explain"),
-        ([([0, 2], [[2], [0]])], "ended with the step before"),
+        ([([0, 2], [[2], [0]])], "ended one step earlier"),
         ([([2] * 31, [[0]] * 31)], "more than the horizon"),
     ],
 )

@@ -292,7 +292,10 @@ def test_a_cache_that_cannot_be_written_is_warned_of(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("BADDR_CACHE", str(tmp_path / "file"))
     assert not cache.is_writable(cache.compiled_code())
-    with pytest.warns(UserWarning, match="is not kept for the next time"), cache.optional("a solution"):
+    with (
+        pytest.warns(UserWarning, match="is not kept on disk for the next time"),
+        cache.optional("a solution"),
+    ):
         write(cache.solutions() / "a.npz", b"")
     from baddr.solve.point_based import Budget
     from baddr.solve.stored import stored_solution

@@ -25,8 +25,8 @@ def test_the_last_line_is_json_and_the_policy_a_file(capsys, tmp_path) -> None:
     found = json.loads(lines[-1])
     assert code == 0 and list(found) == ["lower", "upper", "seconds"]
     assert 0 <= found["upper"] - found["lower"] <= 1e-3 and found["lower"] == pytest.approx(19.3713, abs=2e-3)
-    assert "2 states, 3 actions, 2 observations, for ever" in lines[0]
-    assert "acting for ever, discounted by 0.95; episodes of 50 steps" in lines[1]
+    assert "2 states, 3 actions, 2 observations, no horizon" in lines[0]
+    assert "without a horizon, discounted by 0.95; episodes of 50 steps" in lines[1]
     with np.load(tmp_path / "policy.npz") as policy:
         assert policy["alphas"].shape == (len(policy["actions"]), 2) and not policy["steps_left"].any()
         assert json.loads(str(policy["about"]))["domain"].endswith("tiger.pomdp")
@@ -48,7 +48,7 @@ def test_a_domain_has_its_own_horizon_and_settings(capsys) -> None:
 def test_a_file_with_a_discount_of_one_is_solved_for_its_episodes(capsys) -> None:
     flags = ["--domain.discount", 1, "--domain.horizon", 2]
     code, lines, _ = solved(capsys, EXAMPLES / "tiger.pomdp", *flags)
-    assert code == 0 and lines[0].endswith("2 steps") and "that of episodes of 2 steps" in lines[1]
+    assert code == 0 and lines[0].endswith("2 steps") and "the value of episodes of 2 steps" in lines[1]
     assert json.loads(lines[-1])["lower"] == pytest.approx(-2)  # of listening twice
 
 
@@ -69,7 +69,7 @@ def test_a_start_that_is_estimated_is_said(capsys) -> None:
         (["road-racing", "--domain.lanes", "9"], "90,699,264 states"),
         (["tiger", "--precision", "-1"], "--precision must not be negative"),
         (["tiger", "--seconds", "0"], "--seconds must be positive"),
-        (["tiger", "--out", "policy.txt"], "ends in .npz"),
+        (["tiger", "--out", "policy.txt"], "must end in .npz"),
         (["tiger", "--domain.discount", "2"], "domain.discount must lie in"),
         (["nothing.pomdp"], "There is no file"),
         ([], "Name a domain first"),

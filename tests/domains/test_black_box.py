@@ -169,12 +169,12 @@ def test_an_environment_is_a_black_box():
     seen = np.bincount([int(step(rng, np.array([6]), 1)[0]) for _ in range(n)], minlength=16) / n
     p = table_of(env)[0][6, 1]
     assert np.all(np.abs(seen - p) <= 5 * np.sqrt(p * (1 - p) / n))
-    with pytest.raises(UserError, match="exposes no state"):
+    with pytest.raises(UserError, match="does not expose its state"):
         from_environment(gymnasium.make("Blackjack-v1"))
 
 
 def test_wrong_black_boxes_get_a_sentence():
-    with pytest.raises(UserError, match="A simulator is a function step"):
+    with pytest.raises(UserError, match="A simulator must be a function step"):
         coin((3,))
     with pytest.raises(UserError, match="start must be a state, or 2 probabilities"):
         from_simulators(
@@ -182,7 +182,7 @@ def test_wrong_black_boxes_get_a_sentence():
         )
     with pytest.raises(UserError, match="reward must be a function"):
         from_simulators([fair], np.zeros(3), [1, 0], state_sizes=(2,), observation_sizes=(2,), num_actions=1)
-    with pytest.raises(Exception, match="must be integers below"):
+    with pytest.raises(Exception, match="must hold integers from 0 to below"):
         jax.block_until_ready(coin((lambda rng, s, a: (7, 0),)).expected_simulator.step(prng.key(0), *START))
 
 

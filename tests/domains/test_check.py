@@ -281,7 +281,7 @@ VALUES = {  # seen from values: `baddr check` says these
     ),
     r"counts.T: row \[0, 1\] is all zero": lambda: coin(counts=POINT._replace(T=POINT.T.at[0, 1].set(0.0))),
     "counts.O must be finite and not negative": lambda: coin(counts=POINT._replace(O=-POINT.O)),
-    r"is_legal refuses \[0, 0\]": lambda: coin(is_legal=lambda s: s[0] > 0),
+    r"is_legal rejects \[0, 0\]": lambda: coin(is_legal=lambda s: s[0] > 0),
     "leaf_value is not finite": lambda: coin(leaf_value=lambda s: jnp.log(s[0].astype(float))),
     r"legal allows no action in \[1, 0\]": lambda: coin(legal=lambda s: jnp.full((2,), s[0] < 1)),
     "rollout chose action 2, outside 0 to 1": lambda: coin(rollout=lambda key, s: jnp.int32(2)),

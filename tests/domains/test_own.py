@@ -149,7 +149,7 @@ WRONG = {
     "1 / 0": "line LAST: importing it raised ZeroDivisionError: division by zero",
     "import nothing_like_it": "line LAST: importing it raised ModuleNotFoundError",
     "def f(size): pass": "argument 'size' of f must be a keyword argument with a default",
-    "def f(name='x'): pass": "argument 'name' of f needs another name",
+    "def f(name='x'): pass": "argument 'name' of f must be renamed",
     "def f(): return 3": "f() must return a baddr Domain, not a value of type int",
     "def f(): return [][0]": "line LAST: f() raised IndexError",
     "f = 3": "has no function 'f'",
@@ -174,7 +174,7 @@ def test_what_is_wrong_with_a_file_is_said_in_a_sentence(body, tmp_path, monkeyp
         ("missing.pomdp", "There is no file missing.pomdp"),
         ("missing.py", "There is no file missing.py"),
         ("a/missing.py:f", "There is no file a/missing.py"),
-        ("examples/tiger", "a file is FILE.pomdp"),
+        ("examples/tiger", "a file must be FILE.pomdp"),
         ("tigr", "did you mean 'tiger'"),
     ],
 )

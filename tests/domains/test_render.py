@@ -169,7 +169,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path):
         render_episode(tmp_path / "trace.jsonl", domain, names, tmp_path / "a.gif")
     steps = [{**step, "ended": False} for step in walk(domain, [2])]
     (tmp_path / "trace.jsonl").write_text("".join(json.dumps(step) + "\n" for step in steps))
-    with pytest.raises(UserError, match="came to its end"):
+    with pytest.raises(UserError, match="holds no finished episode"):
         render_episode(tmp_path / "trace.jsonl", domain, names, tmp_path / "a.gif")
 
 

@@ -83,7 +83,7 @@ def test_a_record_that_is_not_whole_is_ignored_and_then_replaced(tmp_path):
 def test_a_log_that_names_no_columns_is_started_anew(tmp_path, content):
     folder = Folder(tmp_path)
     folder.rows.write_bytes(content)
-    with pytest.raises(UserError, match="no run has left results"):
+    with pytest.raises(UserError, match="no run has written results"):
         load_results(tmp_path)
     told(folder, FIRST)
     assert len(episodes(load_results(tmp_path))) == 3
@@ -150,5 +150,5 @@ def test_the_frontier_lets_an_episode_pass_once():
 
 
 def test_a_folder_without_rows_gets_a_sentence(tmp_path):
-    with pytest.raises(UserError, match="no run has left results"):
+    with pytest.raises(UserError, match="no run has written results"):
         load_results(Path(tmp_path))

@@ -345,7 +345,7 @@ def test_ray_is_asked_for_in_a_sentence(monkeypatch):
     ("arguments", "sentence"),
     [
         (["--address", "127.0.0.1:1"], "needs --engine ray"),
-        (["--engine", "ray", "--cpus-per-chunk", "0"], "--cpus-per-chunk must not"),
+        (["--engine", "ray", "--cpus-per-chunk", "0"], "--cpus-per-chunk must be"),
     ],
 )
 def test_wrong_engines_get_a_sentence(arguments, sentence, tmp_path, capsys):

@@ -147,7 +147,7 @@ def lines_of(folder: Folder) -> set[tuple[float, ...]]:
     try:
         rows = list(zip(*load_results(folder.path).values(), strict=True))
     except UserError as error:
-        assert "no run has left results" in str(error)
+        assert "no run has written results" in str(error)
         return set()
     keys = [row[:2] for row in rows]
     assert keys == sorted(set(keys))

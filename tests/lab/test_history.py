@@ -38,5 +38,5 @@ def test_an_episode_is_over_where_its_steps_end_it(ends):
     if not ends:
         assert replay(prng.key(0), agent, pomdp, two).t == 2
         return
-    with pytest.raises(UserError, match="the episode ended with the step before"):
+    with pytest.raises(UserError, match="the episode ended one step earlier"):
         replay(prng.key(0), agent, pomdp, two)

@@ -168,7 +168,7 @@ def test_the_rows_of_all_parts_must_fit_the_disk():
     assert parts[0].domain is parts[1].domain and is_preset(one)
     assert not is_preset(one.changed(filter=replace(one.settings.filter, num_particles=7)))
     refuse_disk_of_all((one, one), 2 * 10**6 * limits.BYTES_PER_ROW)
-    with pytest.raises(UserError, match=r"All parts leave rows of 0.1 GiB, and the disk has 0.1 GiB free"):
+    with pytest.raises(UserError, match=r"All parts produce 0.1 GiB of rows, and the disk has 0.1 GiB free"):
         refuse_disk_of_all((one, one), 2 * 10**6 * limits.BYTES_PER_ROW - 1)
 
 
@@ -211,5 +211,5 @@ def test_rows_and_time(monkeypatch):
     with pytest.raises(UserError, match="at most 8,000 episodes of all runs together fit"):
         refuse_rows(10**9, 10**9)
     refuse_time(limits.LONGEST, 10)
-    with pytest.raises(UserError, match="about 1,000 years; 100 of the 1,000 runs would end within 100"):
+    with pytest.raises(UserError, match="about 1,000 years; 100 of the 1,000 runs would finish within 100"):
         refuse_time(10 * limits.LONGEST, 1000)

@@ -44,11 +44,11 @@ def test_the_time_is_that_of_training_compilation_and_steps():
     found = Pace(training=100.0, compiling=10.0, steps=8, step=0.5, length=4.0)
     assert found.seconds(episodes=50, turns=3) == pytest.approx(110 + 0.5 * 4 * 50 * 3)
     assert found.text(50, 3) == (
-        "8 steps were measured: 500 ms each, episodes of 4.0 steps; and 10 seconds of compilation, "
+        "measured over 8 steps: 500 ms each, episodes of 4.0 steps; plus 10 seconds of compilation, "
         "100 seconds of training"
     )
     learner = found._replace(training=0.0, growth=5.0)
-    assert "up to 25 minutes once they last until the horizon" in learner.text(50, 3)
+    assert "up to 25 minutes if they last until the horizon" in learner.text(50, 3)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_dry_run_of_a_file_takes_steps_and_writes_nothing(tmp_path, monkeypatc
         main(["run", MACHINE, "--agent", "random", *small, "--dry-run"])
     told = capsys.readouterr().out
     assert not exit.value.code and not list(tmp_path.iterdir())
-    assert re.search(r"time about [\d.]+ \w+: \d+ steps were measured", told)
+    assert re.search(r"time about [\d.]+ \w+: measured over \d+ steps", told)
     assert told.rstrip().endswith("Nothing was written.")
 
 

@@ -71,7 +71,7 @@ def test_all_that_lies_there_is_taken_or_named(results, tmp_path):
         "curves.png holds no experiment and is left out.",
         "empty holds no experiment and is left out.",
         f"paper holds figures of the paper and is left out; {results}/paper/parts has its experiments.",
-        "sweep holds 2 experiments, and all of them are taken.",
+        "sweep holds 2 experiments, and all of them are used.",
     ]
     with pytest.raises(UserError, match="missing holds no experiment"):
         result_folders([results / "a", results / "missing"])
@@ -113,9 +113,9 @@ def test_folders_of_one_name_have_labels_of_their_own(tmp_path):
 def test_domains_are_not_compared(tmp_path, capsys):
     tiger, other = experiment(tmp_path / "a"), experiment(tmp_path / "b", "sysadmin")
     assert baddr_main("compare", tiger, other) == 2
-    assert f"{tiger} is on tiger and {other} on sysadmin: returns on several" in capsys.readouterr().err
+    assert f"{tiger} is on tiger and {other} on sysadmin: returns on different" in capsys.readouterr().err
     deaf = experiment(tmp_path / "c", accuracy=0.6)
-    with pytest.warns(UserWarning, match="differ in their domain's settings"):
+    with pytest.warns(UserWarning, match="differ in the domain's settings"):
         check_same_domain([tiger, deaf])
     check_same_domain([tiger, experiment(tmp_path / "d")])
     assert baddr_main("plot", tiger, other, "--out", tmp_path / "both.png") == 0

@@ -131,7 +131,7 @@ def test_an_agent_that_is_a_value_has_its_own_settings():
     domain = tiger.make_domain()
     gba = baddr.GBAPOMDP(domain.pomdp, Known(domain.pomdp.dynamics))
     agent = baddr.Agent(gba, baddr.Importance(num_particles=8), baddr.PoUct(num_simulations=8))
-    with pytest.raises(UserError, match="an agent that is a value has its settings"):
+    with pytest.raises(UserError, match="an Agent has its own settings"):
         baddr.run("tiger", agent, **{"planner.depth": 3})
     with pytest.raises(UserError, match="other actions or observations"):
         baddr.run("sysadmin", agent, runs=1, episodes=1)

@@ -154,5 +154,5 @@ def test_pictures_are_written_in_every_format_and_are_the_same_each_time(tmp_pat
     first = [path.read_bytes() for path in paths[:2]]
     plot_curves({"a": results(table), "b": results(table + 1)}, "title", paths[:2])
     assert first == [path.read_bytes() for path in paths[:2]]
-    with pytest.raises(UserError, match="ends in"):
+    with pytest.raises(UserError, match="must end in"):
         plot_curves({"a": results(table)}, "", [tmp_path / "curve.bmp"])

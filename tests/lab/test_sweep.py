@@ -64,7 +64,7 @@ def test_a_flag_is_swept_over_by_true_and_false():
 def test_parts_of_a_swept_flag_differ_in_it(tmp_path, capsys):
     command = ["sweep", "tiger", "--over", "network.redraw-masks=true,false", "--out", tmp_path / "sweep"]
     assert baddr_main(*command, "--network.redraw-masks", "--dry-run") == 2
-    assert "is set and swept over" in capsys.readouterr().err
+    assert "is both set and swept over" in capsys.readouterr().err
     parts = _parts(tmp_path, ["network.redraw-masks=true,false"], ["tiger"])
     assert [part.experiment.settings.network.redraw_masks for part in parts] == [True, False]
 
@@ -73,9 +73,9 @@ def test_parts_of_a_swept_flag_differ_in_it(tmp_path, capsys):
     ("texts", "complaint"),
     [
         ([], "Name what to sweep over"),
-        (["agent"], "is not NAME=VALUE"),
-        (["agent=dpfrl,"], "is not NAME=VALUE"),
-        (["=1,2"], "is not NAME=VALUE"),
+        (["agent"], "must be NAME=VALUE"),
+        (["agent=dpfrl,"], "must be NAME=VALUE"),
+        (["=1,2"], "must be NAME=VALUE"),
         (["seed=1,1"], "twice"),
         (["seed=1", "seed=2"], "twice"),
     ],
@@ -130,7 +130,7 @@ def test_a_sweep_is_its_runs_and_goes_on(tmp_path, capsys):
     assert list(longer["episode"]) == [0, 1, 2, 3, 4] * 2
 
     assert baddr_main(*command, "--episodes", 5, "--domain.accuracy", 0.7) == 2
-    assert "holds another experiment" in capsys.readouterr().err
+    assert "holds a different experiment" in capsys.readouterr().err
 
 
 def test_all_parts_are_checked_before_the_first_begins(tmp_path, capsys):
@@ -138,7 +138,7 @@ def test_all_parts_are_checked_before_the_first_begins(tmp_path, capsys):
     for over, complaint in (
         ("dpfrl.resampling=.5,2", "dpfrl.resampling must lie in [0, 1]"),
         ("dpfrl.lerning-rate=1", "perhaps you meant --dpfrl.learning-rate"),
-        ("agent=dpfrl,a2c", "--agent is set and swept over"),
+        ("agent=dpfrl,a2c", "--agent is both set and swept over"),
     ):
         assert baddr_main(*command, "--over", over) == 2
         assert complaint in capsys.readouterr().err

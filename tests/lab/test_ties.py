@@ -63,7 +63,7 @@ def test_an_edited_config_is_refused(folder, old, new):
     text = folder.config.read_text()
     assert old in text
     folder.config.write_text(text.replace(old, new))
-    refused(folder, "has other settings than the experiment was started with")
+    refused(folder, "have changed since the experiment started")
 
 
 @pytest.mark.parametrize("line", ["runs = 3", "episodes = 6"])
@@ -80,13 +80,13 @@ def test_swapped_chunks_are_refused(folder):
     one.rename(folder.path / "away")
     other.rename(one)
     (folder.path / "away").rename(other)
-    refused(folder, "checkpoint of chunk 0 is of other runs")
+    refused(folder, "checkpoint of chunk 0 belongs to other runs")
 
 
 def test_a_checkpoint_of_another_seed_is_refused(folder, kept):
     shutil.rmtree(folder.path / "checkpoints")
     shutil.copytree(kept / "1" / "checkpoints", folder.path / "checkpoints")
-    refused(folder, "is of another seed and other settings than")
+    refused(folder, "belongs to another seed and other settings")
 
 
 @pytest.mark.parametrize("name", ["streams", "method", "domain"])
@@ -98,7 +98,7 @@ def test_a_checkpoint_of_another_stream_is_refused(folder, name):
     import numpy as np
 
     path.write_bytes(pack(arrays | {"note": np.frombuffer(json.dumps(note).encode(), np.uint8)}))
-    refused(folder, "checkpoint of chunk 1 is of")
+    refused(folder, "checkpoint of chunk 1 belongs to")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_another_seed_in_the_manifest_is_refused(folder):
     manifest = folder.read_manifest()
     manifest["seeds"]["seed"] = 1
     folder.manifest.write_text(json.dumps(manifest))
-    refused(folder, "is of another seed")
+    refused(folder, "belongs to another seed")
 
 
 def test_what_belongs_together_is_resumed(folder, tmp_path):

@@ -186,5 +186,5 @@ def test_an_agent_exchanges_its_members_on_tiger():
 
 
 def test_other_beliefs_have_no_members_to_exchange():
-    with pytest.raises(UserError, match="weighed exactly"):
+    with pytest.raises(UserError, match="the exact filter"):
         moves_of(DOMAIN, POOL.bank, FILTER)

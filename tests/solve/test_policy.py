@@ -35,7 +35,7 @@ def test_the_action_is_that_of_the_best_vector_for_the_steps_left() -> None:
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 and no more", b"nothing"])
 def test_what_is_no_policy_is_refused(tmp_path, content: bytes) -> None:
     (tmp_path / "policy.npz").write_bytes(content)
-    with pytest.raises(UserError, match="is no policy"):
+    with pytest.raises(UserError, match="is not a policy"):
         load(tmp_path / "policy.npz")
     with pytest.raises(UserError, match="There is no file"):
         load(tmp_path / "another.npz")

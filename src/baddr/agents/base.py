@@ -141,7 +141,7 @@ def rejuvenation(domain: "Domain", posterior: "Posterior", filter: Any) -> Any:
     if getattr(filter, "rewards", False):
         from baddr.errors import UserError
 
-        raise UserError("--filter.rejuvenate draws histories without their rewards: leave --filter.rewards.")
+        raise UserError("--filter.rejuvenate draws histories without rewards: leave out --filter.rewards.")
     from baddr.agents.moves import moves_of
 
     return moves_of(domain, posterior, filter)

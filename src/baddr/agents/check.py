@@ -70,7 +70,7 @@ def filter_structure(filter: Any, gba: GBAPOMDP) -> list[str]:
     """What is wrong with the members of a filter, their types and their shapes."""
     if not isinstance(filter, Filter):
         return [
-            f"the filter is of type {type(filter).__name__}, not a baddr Filter: a value with num_particles, "
+            f"the filter is of type {type(filter).__name__}, not a baddr Filter: it needs num_particles, "
             "learn_terminal and update"
         ]
     n = filter.num_particles
@@ -112,7 +112,7 @@ def _arrays(member: str, f: Callable[..., Any], *arguments: Any) -> PyTree:
     for leaf in jax.tree.leaves(tree):
         if not isinstance(leaf, NUMBERS):
             kind = type(leaf).__name__
-            raise _Wrong(f"{member} must return a pytree of arrays; it has a value of type {kind}")
+            raise _Wrong(f"{member} must return a pytree of arrays, and one leaf is of type {kind}")
     return jax.tree.map(jnp.asarray, tree)
 
 

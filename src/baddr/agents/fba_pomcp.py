@@ -41,7 +41,7 @@ class FbaPomcp(Bayesian, Generic[P, F]):
         graph = domain.graphs[nearest("graph", how.graph, domain.graphs)]
         if how.tying == "tied" and not is_tied(graph):
             raise UserError(
-                f"Graph {how.graph!r} of {domain.name} has no rows to tie: leave --factored.tying."
+                f"Graph {how.graph!r} of {domain.name} has no rows to tie: leave out --factored.tying."
             )
         if how.tables:
             return known_prior(self.with_tables(domain, graph))
@@ -49,7 +49,7 @@ class FbaPomcp(Bayesian, Generic[P, F]):
         if how.tying == "untied" and 2 * n * size > memory:  # the belief before an update and after it
             raise UserError(
                 f"Graph {how.graph!r} of {domain.name} has {num_counts(graph, how.structure):,} counts "
-                f"a particle, {size / 2**30:,.1f} GiB: two beliefs of {n:,} particles need "
+                f"per particle, {size / 2**30:,.1f} GiB: two beliefs of {n:,} particles need "
                 f"{2 * n * size / 2**30:,.0f} GiB, and this device has {memory / 2**30:,.0f} GiB."
             )
         expected, tied = how.model == "expected", how.tying == "tied"
@@ -64,9 +64,11 @@ class FbaPomcp(Bayesian, Generic[P, F]):
 
         how = self.factored
         if getattr(self.filter, "weight_after_update", False):
-            raise UserError("--factored.tables weighs before the update: leave --filter.weight-after-update.")
+            raise UserError(
+                "--factored.tables weights before the update: leave out --filter.weight-after-update."
+            )
         if getattr(self.filter, "rewards", False):
-            raise UserError("--factored.tables does not weigh rewards: leave --filter.rewards.")
+            raise UserError("--factored.tables cannot use rewards as evidence: leave out --filter.rewards.")
         try:
             graph = graph if how.tying == "tied" else untied(graph)
             return feature_tables(graph, start_marginals(domain), how.grid)

@@ -37,10 +37,10 @@ def settings_of(group: str, kind: str) -> Any:
     if ".py:" in kind:
         return own(group, kind)
     if group == "posterior":
-        raise UserError(f"--posterior is FILE.py:NAME, not {kind!r}.")
+        raise UserError(f"--posterior must be FILE.py:NAME, not {kind!r}.")
     known = KINDS[group]
     if kind not in known and (kind.endswith(".py") or "/" in kind):
-        raise UserError(f"--{group}.kind {kind!r}: a {group} of your own is FILE.py:NAME.")
+        raise UserError(f"--{group}.kind {kind!r}: a {group} of your own must be FILE.py:NAME.")
     return find(known[nearest(f"{group} kind", kind, known)])()
 
 
@@ -154,7 +154,7 @@ def _made(group: str, path: Path, thing: Any, takes_domain: bool, settings: Any,
         raise UserError(told(error, path, f"{thing.__name__}() raised")) from error
     if not isinstance(made, _wanted(group)):
         kind, name = type(made).__name__, thing.__name__
-        raise UserError(f"{path}: {name} must give a baddr {group.title()}, not a value of type {kind}.")
+        raise UserError(f"{path}: {name} must return a baddr {group.title()}, not a value of type {kind}.")
     return made
 
 

@@ -202,7 +202,7 @@ def _bytes_of_search(planner: FastSearch, gba: GBAPOMDP, belief: PyTree) -> int:
         fit = planner.how.num_simulations * LARGEST_INT // largest
         raise UserError(
             f"planner.num-simulations must be at most {fit:,} here: a tree of {nodes - 1:,} has {largest:,} "
-            "entries, more than 32 bits number."
+            "entries, more than 32 bits can number."
         )
 
     def roots(planner: FastSearch, gba: GBAPOMDP, belief: Any, key: Key[Array, ""]) -> PyTree:

@@ -51,7 +51,7 @@ def refuse_large(pomdp: POMDP, members: int) -> None:
     if members * S > MOST_ENTRIES:
         raise UserError(
             f"The exact filter has a table of {members:,} members times {S:,} states, at most "
-            f"{MOST_ENTRIES:,} numbers: take fewer with --bank.members, or --filter.kind importance."
+            f"{MOST_ENTRIES:,} numbers: choose fewer --bank.members, or --filter.kind importance."
         )
 
 
@@ -80,7 +80,7 @@ def list_transitions(bank: Bank, pomdp: POMDP) -> tuple[Int[np.ndarray, "3 n"], 
         if found.shape[1] * K > LARGEST_REACH:
             raise UserError(
                 f"The exact filter would list {found.shape[1]:,} transitions of {K:,} members, more than "
-                f"{LARGEST_REACH:,} numbers: take fewer with --bank.members, or --filter.kind importance."
+                f"{LARGEST_REACH:,} numbers: choose fewer --bank.members, or --filter.kind importance."
             )
         p = np.asarray(_probabilities(bank, pomdp, *map(jnp.asarray, found.astype(np.int32))), np.float64)
         pair = found[0] * A + found[1]

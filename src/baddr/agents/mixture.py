@@ -51,7 +51,7 @@ class Mixture(Bayesian, Generic[P, F]):
         for name in self.mixture.of:
             cls = agent_class(name)
             if not issubclass(cls, Bayesian) or not cls.learns or cls is type(self) or name == "own":
-                raise UserError(f"--mixture.of {name}: this agent has no posterior that can be mixed.")
+                raise UserError(f"--mixture.of {name}: the posterior of this agent cannot be mixed.")
             shared = {f.name: mine[f.name] for f in fields(cls) if f.name in mine}  # type: ignore[arg-type]
             found.append(cls(**shared))
         return found

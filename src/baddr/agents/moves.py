@@ -37,14 +37,14 @@ def moves_of(domain: Domain, posterior: Posterior, filter: Any) -> Rejuvenation:
         return PoolMoves(gba=GBAPOMDP(pomdp, posterior), codes=Codes(*sizes), capacity=filter.history)
     if not isinstance(posterior, Dirichlet | Factored):
         raise UserError(
-            "--filter.rejuvenate needs counts, or members that are weighed exactly: use --agent ba-pomcp or "
+            "--filter.rejuvenate needs counts, or a bank with the exact filter: use --agent ba-pomcp or "
             "fba-pomcp without tables, or --agent bank with --filter.kind exact."
         )
     if isinstance(posterior, Factored) and posterior.places is not None:
         raise UserError("--filter.rejuvenate needs counts that are not tied: use --factored.tying untied.")
     if pomdp.num_states > MOST_STATES:
         raise UserError(
-            f"--filter.rejuvenate draws state histories, which takes at most {MOST_STATES} states; "
+            f"--filter.rejuvenate draws histories of states, so it allows at most {MOST_STATES} states; "
             f"{domain.name} has {pomdp.num_states:,}."
         )
     rows = 1 if on_cpu() else REMEMBERED_ROWS_AT_ONCE
@@ -81,5 +81,5 @@ def _only_start(domain: Domain) -> Int[np.ndarray, " features"]:
     pomdp: POMDP = domain.pomdp
     drawn = np.asarray(jax.jit(jax.vmap(pomdp.initial_state))(jr.split(prng.key(0), NUM_STARTS)))
     if np.any(drawn != drawn[:1]):
-        raise UserError(f"p(s_0) must be known: give the POMDP of {domain.name} a member `start`.")
+        raise UserError(f"p(s_0) must be known: give the POMDP of {domain.name} a `start`.")
     return drawn[0]

@@ -1,4 +1,4 @@
-"""What the agents need of a domain, and the sentence where it has not got it. Needs no JAX."""
+"""What the agents need from a domain, and the error when it is missing. Needs no JAX."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from baddr.agents import AGENTS
 from baddr.agents.kinds import agent_class
 from baddr.errors import UserError
 
-# What a domain may lack: how a user provides it, and where to read on.
+# What a domain may lack, how a user provides it, and where that is documented.
 PROVIDED = {
     "counts": ("a table of counts", "Domain(counts=Counts(T, O))", "docs/own-domain.md"),
     "graphs": ("a graph", 'Domain(graphs={"default": Graph(...)})', "docs/factored.md"),
@@ -22,7 +22,7 @@ def has(domain: Any, need: str | None) -> bool:
 
 
 def lacks(domain: Any, agent: str, need: str, because: str = "") -> UserError:
-    """The domain has not got what the agent needs: who can act in it, and how to provide it."""
+    """The domain lacks what the agent needs: says which agents can act in it, and how to provide it."""
     what, how, page = PROVIDED[need]
     found = {name: agent_class(name).needs for name in AGENTS if name != "own"}
     others = [name for name, other in found.items() if other != found[agent] and has(domain, other)]

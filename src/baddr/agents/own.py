@@ -17,7 +17,7 @@ class NoPosterior:
     source: ClassVar[None] = None
 
     def problems(self) -> list[str]:
-        return ["agent own needs a posterior of yours: give it with --posterior FILE.py:NAME"]
+        return ["agent own needs a posterior of your own: name it with --posterior FILE.py:NAME"]
 
     def build(self, domain: object) -> None:
         raise UserError(f"{self.problems()[0]}.")

@@ -71,8 +71,8 @@ def _measured(settings: Any, domain: Domain) -> str:
         if found is not None:
             gap, depth = found
             return (
-                f"measured: the update criterion (Def. 3). On {where.name}, with its counts for the prior, "
-                f"predictions are off Bayes' rule by up to {gap:.2g} within {depth} steps"
+                f"measured: the update criterion (Def. 3). On {where.name}, with its counts as the prior, "
+                f"predictions differ from Bayes' rule by up to {gap:.2g} within {depth} steps"
             )
     return "not measured: the update criterion (Def. 3)"
 
@@ -202,12 +202,13 @@ IN_ORDER = np.arange(RUNS, dtype=np.int32)
 
 
 def _plan_values(planning: Planning, domain: Domain) -> Problems:
-    """planner: visits are not negative, some action is tried, and the values of those that are, are finite"""
+    """planner: visits are not negative, some action has visits, and the values of visited actions are
+    finite"""
     plan = jax.tree.map(np.asarray, jax.jit(_plans(planning))(jr.split(prng.key(SEED), RUNS), IN_ORDER))
     if not np.all(plan.N >= 0):
         yield f"plan.N must not be negative (or NaN): {float(plan.N[~(plan.N >= 0)][0])}"
     elif not np.all(np.any(plan.N > 0, axis=1)):
-        yield "plan.N is 0 for all actions: an action of no visits is not chosen, so one must have some"
+        yield "plan.N is 0 for all actions: only actions with visits can be chosen, so one must have some"
     elif not np.all(np.isfinite(plan.Q[plan.N > 0])):
         wrong = plan.Q[(plan.N > 0) & ~np.isfinite(plan.Q)][0]
         yield f"plan.Q must be finite for actions with visits, not {float(wrong)}"
@@ -222,7 +223,7 @@ def _determined_plan(planning: Planning, domain: Domain) -> Problems:
     program = jax.jit(plans)
     turned = jax.tree.map(lambda x: x[::-1], program(keys, IN_ORDER[::-1]))
     if differ(program(keys, IN_ORDER), turned):
-        yield f"{PLAN}: a run has another plan at another place in the batch"
+        yield f"{PLAN}: the plan of a run depends on its place in the batch"
 
 
 # --- a filter ------------------------------------------------------------------------------------------
@@ -278,9 +279,10 @@ def _towards_exact(filter: Filter, domain: Domain) -> Problems:
     bound = BIAS + 4 * 0.5 / math.sqrt(SEEDS * filter.num_particles)
     if not abs(left - p) <= bound:
         yield (
-            f"{UPDATE}: after hearing left, left and right the tiger is left with probability {left:.3f}, on "
-            f"average over {SEEDS} beliefs of {filter.num_particles} particles; exactly it is {p:.3f}, and "
-            f"they may differ by {bound:.3f}"
+            f"{UPDATE}: after hearing left, left and right, the tiger is left with probability {left:.3f} "
+            f"(mean over {SEEDS} beliefs of {filter.num_particles} particles); the exact value is {p:.3f}, "
+            "and "
+            f"the difference may be at most {bound:.3f}"
         )
 
 

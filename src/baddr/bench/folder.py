@@ -72,7 +72,7 @@ class Suite(Folder):
 
     def read_request(self) -> Request:
         if not self.request.exists():
-            raise UserError(f"{self.path} holds no suite: there is no {REQUEST} in it.")
+            raise UserError(f"{self.path} holds no suite: it has no {REQUEST}.")
         found = merge(Request(), read_toml(self.request), str(self.request))
         if not self.trust:
             manifest = self.read_manifest() if self.manifest.exists() else {}

@@ -24,7 +24,7 @@ def add(folder: Suite, path: Path, name: str, domains: tuple[str, ...]) -> list[
     of one; without it, exactly one domain must be named. A column `seed` tells trainings apart.
     """
     if not re.fullmatch(r"[\w.+-]+", name):
-        raise UserError(f"--name {name!r}: a name is letters, digits, dots, plus, minus and underscores.")
+        raise UserError(f"--name {name!r}: use only letters, digits, dots, plus, minus and underscores.")
     if name in AGENTS:
         raise UserError(f"--name {name} is an agent of this package: choose another name.")
     if not path.is_file():
@@ -64,7 +64,7 @@ def _read(path: Path, known: list[str], domains: tuple[str, ...]) -> Arrays:
         raise UserError(f"{path} has {len(rows['run']):,} rows; 1 to {MOST_ROWS:,} are read.")
     if "domain" not in rows:
         if len(domains) != 1:
-            raise UserError(f"{path} has no column domain: say which one it is about with --domains NAME.")
+            raise UserError(f"{path} has no column domain: name its domain with --domains NAME.")
         rows["domain"] = np.array([domains[0]] * len(rows["run"]), object)
     texts = np.array([str(x) for x in rows["domain"]], object)
     strange = sorted({*texts} - {*known})

@@ -88,7 +88,7 @@ def _check(port: int) -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise UserError("`baddr explore` needs more packages: pip install 'baddr[explore]'.") from None
+        raise UserError("`baddr explore` needs the extra packages of pip install 'baddr[explore]'.") from None
 
 
 def _sessions(experiment: Any, domain: Any) -> Any:

@@ -19,7 +19,7 @@ def with_setting(experiment: AnyExperiment, group: str, setting: str, value: int
         values = experiment.settings.groups()[group]
     if values is None or not hasattr(values, setting):
         flag = f"--{group}.{setting.replace('_', '-')}"
-        raise UserError(f"Agent {experiment.agent} has no {flag}; choose another with --agent.")
+        raise UserError(f"Agent {experiment.agent} has no {flag}; choose another agent with --agent.")
     return experiment.changed(**{group: replace(values, **{setting: value})})
 
 

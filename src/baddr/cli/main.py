@@ -93,7 +93,7 @@ def _sentence(error: Exception) -> tuple[str, int]:
         return f"Cannot use {os.fsdecode(error.filename)}: {(error.strerror or str(error)).lower()}.", 2
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         return f"There is not enough memory: {str(error) or 'choose smaller sizes'}", 2
-    return f"{type(error).__name__}: {error} (--debug shows where)", 1
+    return f"{type(error).__name__}: {error} (--debug shows the traceback)", 1
 
 
 def _warnings_once() -> Callable[..., None]:

@@ -78,7 +78,7 @@ def engine_of(where: Where) -> Any:
 
         return Local()
     if where.cpus_per_chunk < 0 or where.cpus_per_chunk + max(0, where.gpus_per_chunk) == 0:
-        raise UserError("--cpus-per-chunk must not be negative, nor zero without --gpus-per-chunk.")
+        raise UserError("--cpus-per-chunk must be positive, or 0 with --gpus-per-chunk.")
     # This process computes little: it need not have the device that the cluster has. Where it has, it trains
     # the prior there, and leaves the memory to the workers.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

@@ -126,7 +126,8 @@ def domain_first(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[
         if not asks_for_help(arguments):
             known = ", ".join(DOMAINS)
             raise UserError(
-                f"Name a domain first: `baddr {command} DOMAIN ...`; known: {known}; or a file (.pomdp, .py)."
+                f"Name a domain first: `baddr {command} DOMAIN ...`; known: {known}; or "
+                "a file (.pomdp, .pomdpx, .py)."
             )
         arguments = ["tiger", *arguments]
     name, *flags = arguments

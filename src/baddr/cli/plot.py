@@ -64,7 +64,7 @@ def line_of(text: str) -> tuple[str, float]:
     except ValueError:
         number = math.nan
     if not name or not math.isfinite(number):
-        raise UserError(f"--lines {text!r}: a line is NAME=VALUE, such as paper=2.2.")
+        raise UserError(f"--lines {text!r}: a line must be NAME=VALUE, such as paper=2.2.")
     return name, number
 
 

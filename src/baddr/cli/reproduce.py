@@ -87,7 +87,7 @@ def _dry_run(request: Any, engine: Any) -> int:
         print(f"{row['part']:{width}s} {sizes} {memory} {row['seconds'] / 60:8.1f} min")
     seconds = sum(row["seconds"] for row in rows)
     whole = f"{seconds / 60:.0f} minutes" if seconds < 36_000 else f"{seconds / 3600:,.0f} hours"
-    print(f"{len(rows)} parts, perhaps {whole} on two cores of a CPU, by rules of thumb. Nothing was run.")
+    print(f"{len(rows)} parts, roughly {whole} on two CPU cores (a rule of thumb). Nothing was run.")
     return 0
 
 

@@ -83,7 +83,7 @@ def _resume_reproduce(options: Resume) -> int:
     folder = Reproduction(options.dir)
     if options.runs is not None or options.episodes is not None:
         raise UserError(
-            f"{folder.path} holds figures, whose sizes are fixed; extend one of its parts, or start another."
+            f"{folder.path} holds figures, whose sizes are fixed; extend one of its parts or start a new one."
         )
     request = folder.read_request()
     if status(folder) == "complete" and folder.has_all(request):
@@ -101,7 +101,7 @@ def _resume_suite(options: Resume) -> int:
 
     folder = Suite(options.dir, options.trust)
     if options.runs is not None or options.episodes is not None:
-        raise UserError(f"{folder.path} holds a suite, whose sizes are fixed; start another one.")
+        raise UserError(f"{folder.path} holds a suite, whose sizes are fixed; start a new one.")
     request = folder.read_request()
     if folder.is_complete(request):
         print(f"{in_line(folder.path)} is complete: `{request.command}`; its scoreboard is suite.html there.")

@@ -80,7 +80,7 @@ def _check(options: Solve[Any]) -> None:
     if not options.seconds > 0:
         found.append("--seconds must be positive")
     if options.out is not None and options.out.suffix != ".npz":
-        found.append(f"--out is a file that ends in .npz; {options.out.name!r} does not")
+        found.append(f"--out must end in .npz; {options.out.name!r} does not")
     refuse(found)
 
 
@@ -105,21 +105,21 @@ def _model(entry: Entry, options: Solve[Any]) -> Any:
 
 def _tell_sizes(name: str, model: Any, horizon: int | None) -> None:
     sizes = f"{model.num_states:,} states, {model.num_actions} actions, {model.num_observations:,}"
-    print(f"{name}: {sizes} observations, {'for ever' if horizon is None else f'{horizon} steps'}")
+    print(f"{name}: {sizes} observations, {'no horizon' if horizon is None else f'{horizon} steps'}")
     if not model.start_is_exact:
         print("the distribution of the first state is estimated from draws: give the POMDP a `start`")
 
 
 def _meaning(horizon: int, discount: float) -> str:
-    """What a file's value is that of: a file has no horizon, but its episodes do."""
+    """Which value was found: a file has no horizon, but its episodes do."""
     if discount < 1:
         return (
-            f"the value is that of acting for ever, discounted by {discount:g}; episodes of "
-            f"{horizon} steps (--domain.horizon) have another one, which --reference optimum shows"
+            f"this is the value without a horizon, discounted by {discount:g}; episodes of {horizon} steps "
+            "(--domain.horizon) have another value, which --reference optimum shows"
         )
     return (
-        f"the value is that of episodes of {horizon} steps (--domain.horizon): with a discount of 1 that of "
-        "acting for ever may be infinite"
+        f"this is the value of episodes of {horizon} steps (--domain.horizon): with discount 1, the value "
+        "without a horizon may be infinite"
     )
 
 
@@ -130,7 +130,7 @@ def _tell_found(solution: Any, options: Solve[Any]) -> None:
     print(f"the optimal value is {bounds} ({took})")
     if solution.gap > options.precision:
         full = solution.seconds < options.seconds
-        why = "there is no room for more vectors" if full else "more --seconds make it smaller"
+        why = "the solver has no room for more vectors" if full else "more --seconds would narrow it"
         print(f"the gap is above --precision {options.precision:g}; {why}")
 
 

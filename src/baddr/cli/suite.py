@@ -113,9 +113,7 @@ def _join(options: Suite) -> int:
         missing = join(folder, [SuiteFolder(path, options.trust) for path in options.join])
         write_scoreboard(folder)
     if missing:
-        print(
-            f"{missing} part(s) were not computed yet: `baddr resume {in_line(folder.path)}` computes them."
-        )
+        print(f"{missing} part(s) are not computed yet: `baddr resume {in_line(folder.path)}` computes them.")
     return finish(folder, sum(bool(found["failures"]) for found in folder.read_parts()["parts"].values()))
 
 
@@ -135,7 +133,7 @@ def _dry_run(request: Any, engine: Any) -> int:
         seconds += found["seconds"] + STARTING
         sizes = f"{part.experiment.runs:5d} runs x {part.experiment.episodes:6d} episodes"
         print(f"{part.name:40s} {sizes} {found['memory_bytes'] / 2**20:8.0f} MiB")
-    print(f"{count} parts, perhaps {seconds / 60:.0f} minutes, by rules of thumb. Nothing was run.")
+    print(f"{count} parts, roughly {seconds / 60:.0f} minutes (a rule of thumb). Nothing was run.")
     return 0
 
 
@@ -149,7 +147,7 @@ def finish(folder: Any, failed: int) -> int:
     found = json.loads((folder.path / "suite.json").read_text())
     for domain, said in found["domains"].items():
         of = said["references"]
-        clear = "" if said["clear"] else "; not clearly better, so scores say little"
+        clear = "" if said["clear"] else "; not clearly better, so scores mean little"
         print(f"{domain}: prior only {of['prior']:.3f}, planning on the truth {of['truth']:.3f}{clear}")
         for agent, scores in sorted(said["agents"].items(), key=lambda pair: -(pair[1]["final"][0] or -1e9)):
             value, low, high = (float("nan") if x is None else x for x in scores["final"])

@@ -28,7 +28,7 @@ def _how_long(estimate: dict[str, Any]) -> str:
     about = said(estimate["seconds"])
     if estimate["measured"]:
         return f"about {about}: {estimate['measured']}. Nothing was written."
-    return f"perhaps {about} after training and compilation, by a rule of thumb. Nothing was run."
+    return f"roughly {about} after training and compilation (a rule of thumb). Nothing was run."
 
 
 def _describe_cluster(estimate: dict[str, Any]) -> str:
@@ -87,7 +87,7 @@ def in_a_sentence(results: dict[str, Any], compared: Any, names: Any) -> str:
 
     first, last, error = quarters(results)
     said = f"The return went from {first:.2f} (first quarter of the episodes) to {last:.2f} (last quarter)"
-    said += f", which is {(last - first) / error:.1f} standard errors" if error > 0 else ""
+    said += f", a difference of {(last - first) / error:.1f} standard errors" if error > 0 else ""
     parts = [
         f"{line.name} is worth {line.value:.2f}" + (f" ± {line.error:.2f}" if line.error else "")
         for line in compared.lines()
@@ -115,7 +115,7 @@ def summary(experiment: AnyExperiment, folder: Folder, results: dict[str, Any]) 
     tenth = max(1, episodes // 10)
     blocks = [(0, tenth), (episodes // 2, episodes // 2 + tenth), (episodes - tenth, episodes)]
     lines = [f"{experiment.title}: {len(table)} runs of {episodes} episodes"]
-    lines.append("  discounted return, mean over runs with its 95 % interval")
+    lines.append("  discounted return: mean over runs, with a 95 % interval")
     for first, last in dict.fromkeys(blocks):
         mean = mean_interval(table[:, first:last])
         which = f"episode {first + 1}" if last == first + 1 else f"episodes {first + 1}-{last}"

@@ -68,7 +68,7 @@ def _parts(root: Path, over: Sequence[str], arguments: Sequence[str]) -> list[An
     values, parts = sweep.parse_over(over), []
     for name in values:
         if sweep.is_given(arguments, name):
-            raise UserError(f"--{name} is set and swept over; leave one of them out.")
+            raise UserError(f"--{name} is both set and swept over; leave one of them out.")
     for combination in sweep.combinations(values):
         words = [*arguments, *sweep.flags(combination)]
         experiment = parse_with_domain(Sweep, "sweep", words, Sweep).experiment
@@ -131,4 +131,4 @@ def _compare_parts(root: Path, parts: list[Any], level: float | None) -> None:
     print(f"\ndiscounted returns; final: the last {last} episodes")
     print("\n".join(sweep.table(parts, list(rows.values()), level)))
     plot_curves(results, "", [root / "curves.png"])
-    print(f"curves of all: {root / 'curves.png'}")
+    print(f"all curves: {root / 'curves.png'}")

@@ -132,7 +132,9 @@ def from_environment(
     inner.reset(seed=0)
     attribute = next((name for name in ("s", "state") if hasattr(inner, name)), None)
     if attribute is None and (state is None or set_state is None):
-        raise UserError("The environment exposes no state: give from_environment(env, state, set_state).")
+        raise UserError(
+            "The environment does not expose its state: call from_environment(env, state, set_state)."
+        )
     get = state or (lambda inner: getattr(inner, attribute))  # type: ignore[arg-type]
     put = set_state or (lambda inner, s: setattr(inner, attribute, s))  # type: ignore[arg-type]
     plain = np.ndim(get(inner)) == 0
@@ -151,7 +153,9 @@ def _step_of(simulator: Any) -> Step:
         return from_environment(simulator)
     if not callable(simulator):
         kind = type(simulator).__name__
-        raise UserError(f"A simulator is a function step(rng, s, a) or an environment, not of type {kind}.")
+        raise UserError(
+            f"A simulator must be a function step(rng, s, a) or an environment, not of type {kind}."
+        )
     return cast(Step, simulator)
 
 

@@ -63,5 +63,7 @@ def _vector(what: str, value: Any, sizes: tuple[int, ...]) -> np.ndarray:
     vector = np.atleast_1d(np.asarray(value))
     right = vector.shape == (len(sizes),) and np.issubdtype(vector.dtype, np.integer)
     if not right or np.any((vector < 0) | (vector >= sizes)):
-        raise ValueError(f"a simulator gave the {what} {value!r}; it must be integers below {sizes}")
+        raise ValueError(
+            f"a simulator gave the {what} {value!r}; it must hold integers from 0 to below {sizes}"
+        )
     return vector.astype(np.int32)

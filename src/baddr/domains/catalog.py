@@ -51,7 +51,8 @@ def entry(name: str) -> Entry:
         return own_entry(name)
     if name not in DOMAINS and ("/" in name or Path(name).exists()):
         raise UserError(
-            f"{name!r} is no domain; a file is FILE.pomdp, FILE.pomdpx, or FILE.py:FUNCTION that returns "
+            f"{name!r} is not a domain; a file must be FILE.pomdp, FILE.pomdpx, or FILE.py:FUNCTION that "
+            "returns "
             "a Domain."
         )
     return DOMAINS[nearest("domain", name, DOMAINS)]

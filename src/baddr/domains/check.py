@@ -143,7 +143,10 @@ def _prior_shapes(domain: Domain) -> Problems:
     if domain.learned not in ("TO", "T", "O"):
         yield f"learned must be 'TO', 'T' or 'O', not {domain.learned!r}"
     elif domain.learned != "TO" and not isinstance(pomdp.dynamics, SplitDynamics):  # type: ignore[attr-defined]
-        yield f"learned is {domain.learned!r}, so the other half is given by pomdp.dynamics, a SplitDynamics"
+        yield (
+            f"learned is {domain.learned!r}, so pomdp.dynamics must be a SplitDynamics, which gives the "
+            "other half"
+        )
 
 
 def _names_and_presets(domain: Domain) -> Problems:
@@ -255,7 +258,7 @@ def _legal(domain: Domain) -> Problems:
         s = np.unique(walk(domain.pomdp).s, axis=0)
         refused = s[~np.asarray(jax.jit(jax.vmap(domain.is_legal))(jnp.asarray(s)))]
         if len(refused):
-            yield f"is_legal refuses {refused[0].tolist()}, a state that an episode can be in"
+            yield f"is_legal rejects {refused[0].tolist()}, a state that an episode can reach"
 
 
 def _describes(domain: Domain) -> Problems:

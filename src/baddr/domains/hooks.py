@@ -47,7 +47,7 @@ def leaf_is_finite(domain: Domain) -> Problems:
     if domain.leaf_value is not None:
         value = np.asarray(jax.jit(jax.vmap(domain.leaf_value))(jnp.asarray(walk(domain.pomdp).s)))
         if not np.all(np.isfinite(value)):
-            yield "leaf_value is not finite in a state that an episode can be in"
+            yield "leaf_value is not finite in a state that an episode can reach"
 
 
 def some_action_is_legal(domain: Domain) -> Problems:
@@ -56,7 +56,7 @@ def some_action_is_legal(domain: Domain) -> Problems:
         s = np.unique(walk(domain.pomdp).s, axis=0)
         stuck = s[~np.asarray(jax.jit(jax.vmap(domain.legal))(jnp.asarray(s))).any(-1)]
         if len(stuck):
-            yield f"legal allows no action in {stuck[0].tolist()}, a state that an episode can be in"
+            yield f"legal allows no action in {stuck[0].tolist()}, a state that an episode can reach"
 
 
 def rollout_is_an_action(domain: Domain) -> Problems:

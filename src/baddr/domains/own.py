@@ -146,7 +146,9 @@ def settings_class(path: Path, name: str, function: Callable[..., Any], but: Seq
             )
         kind = _kind(hints.get(argument.name), argument.default)
         if argument.name in ("name", "problems"):
-            raise UserError(f"{path}: argument {argument.name!r} of {name} needs another name.")
+            raise UserError(
+                f"{path}: argument {argument.name!r} of {name} must be renamed: this name is taken."
+            )
         if kind is not None:  # others keep their defaults
             default = float(argument.default) if kind is float else argument.default
             chosen.append((argument.name, kind, field(default=default)))

@@ -52,7 +52,9 @@ class Renderer(NamedTuple):
 def check_path(path: Path) -> None:
     """Refuse a picture that could not be written, before there is anything to draw."""
     if path.suffix not in FORMATS:
-        raise UserError(f"A rendered episode ends in {', '.join(FORMATS)}; {path.name!r} does not.")
+        raise UserError(
+            f"The file of a rendered episode must end in {', '.join(FORMATS)}; {path.name!r} does not."
+        )
 
 
 def render_episode(trace: Path, domain: Any, names: Names | None, path: Path) -> None:
@@ -78,7 +80,7 @@ def last_episode(trace: Path) -> list[dict[str, Any]]:
         ) from None
     ended = [step["episode"] for step in steps if step["ended"]]
     if not ended:
-        raise UserError(f"{trace} holds no episode that came to its end.")
+        raise UserError(f"{trace} holds no finished episode.")
     return [step for step in steps if step["episode"] == ended[-1]]
 
 

@@ -20,7 +20,7 @@ UNTRACEABLE = (
     jax.errors.TracerIntegerConversionError,
 )
 BOTH_WAYS_OUT = (
-    "is plain Python or NumPy, and JAX must trace it: write it with jax.numpy and draw from its key, or give "
+    "is plain Python or NumPy, but JAX must trace it: write it with jax.numpy and draw from its key, or give "
     "it to from_simulators as a black box (docs/black-box.md)"
 )
 Problems = Iterator[str]
@@ -115,8 +115,7 @@ def undetermined(member: str, f: Callable[..., Any], given: tuple[Any, ...]) -> 
     # Equal programs need not be compiled.
     if once.lower(*given).as_text() != again.lower(*given).as_text() and differ(once(*given), again(*given)):
         yield (
-            f"{member} returns different values for the same arguments; "
-            "all that is random must come from the key"
+            f"{member} returns different values for the same arguments; all randomness must come from the key"
         )
 
 

@@ -31,7 +31,9 @@ def from_gymnasium(
     inner = getattr(env, "unwrapped", env)
     table = getattr(inner, "P", None)
     if not isinstance(table, dict) or not table:
-        raise UserError("from_gymnasium needs an environment with a table P[s][a]; others are black boxes.")
+        raise UserError(
+            "from_gymnasium needs an environment with a table P[s][a]; use from_simulators for others."
+        )
     S, A = len(table), len(table[next(iter(table))])
     O = _observations(observation, S)
     start = np.asarray(getattr(inner, "initial_state_distrib", np.full(S, 1 / S)), np.float64)
@@ -74,7 +76,7 @@ def _ends(s: Any, s_next: Any, over: Any, start: Float64[np.ndarray, " S"]) -> n
     ends[s_next[reached[s] & over]] = True
     if np.any(ends & reached):
         state = int(np.flatnonzero(ends & reached)[0])
-        raise UserError(f"State {state} sometimes ends an episode and sometimes not; an end must be a state.")
+        raise UserError(f"State {state} ends an episode only sometimes; a state must end it always or never.")
     return ends
 
 
@@ -86,7 +88,7 @@ def _observations(observation: Any, S: int) -> Float64[np.ndarray, "S Z"]:
         number: Callable[[int], Any] = observation
         seen = np.array([int(number(s)) for s in range(S)])
         if np.any(seen < 0):
-            raise UserError("observation(s) must give numbers from 0 on.")
+            raise UserError("observation(s) must return whole numbers from 0 up.")
         return np.eye(int(seen.max()) + 1)[seen]
     O = np.asarray(observation, np.float64)
     if O.ndim != 2 or len(O) != S or np.any(O < 0) or np.any(np.abs(O.sum(1) - 1) > 1e-5):

@@ -32,7 +32,7 @@ def optional(what: str) -> Iterator[None]:
     try:
         yield
     except StorageError as error:
-        warnings.warn(f"{what} is not kept for the next time: {error}", stacklevel=3)
+        warnings.warn(f"{what} is not kept on disk for the next time: {error}", stacklevel=3)
 
 
 def is_writable(folder: Path) -> bool:

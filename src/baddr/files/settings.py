@@ -101,7 +101,7 @@ def _misfit_of_plain(value: Any, kind: type) -> str | None:
     if type(value) is not kind and not (kind is float and type(value) is int):
         return f"must be of type {kind.__name__}, not {shown(value)}"
     if kind is int and not -LARGEST_INT <= value <= LARGEST_INT:
-        return f"must be at most {LARGEST_INT} (it is counted in 32 bits), not {shown(value)}"
+        return f"must be at most {LARGEST_INT} (it is stored in 32 bits), not {shown(value)}"
     if kind is float and not abs(value) <= LARGEST_FLOAT:
         return f"must be a finite number, at most {LARGEST_FLOAT:.1e} (float32), not {shown(value)}"
     if kind is str and not is_utf8(str(value)):

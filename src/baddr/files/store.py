@@ -118,7 +118,9 @@ class Folder:
                 "or choose another folder with --out."
             )
         if self.path.exists() and (not self.path.is_dir() or any(map(_is_of_value, self.path.iterdir()))):
-            raise UserError(f"{self.path} exists and is not an empty folder; choose another with --out.")
+            raise UserError(
+                f"{self.path} exists and is not an empty folder; choose another folder with --out."
+            )
 
     @property
     def has_experiment(self) -> bool:
@@ -127,7 +129,7 @@ class Folder:
 
     def check_existing(self) -> None:
         if not self.has_experiment:
-            raise UserError(f"{self.path} holds no experiment (no config.toml and manifest.json in it).")
+            raise UserError(f"{self.path} holds no experiment: it has no config.toml and manifest.json.")
 
     @contextmanager
     def owned(self):
@@ -142,7 +144,7 @@ class Folder:
             try:
                 machine.lock(lock)
             except OSError:
-                raise UserError(f"Another program is working in {self.path}; let it end first.") from None
+                raise UserError(f"Another program is working in {self.path}; wait until it ends.") from None
             # Of a program that was killed while it wrote.
             for part in [*self.path.glob("*.part"), *self.path.glob("checkpoints/*/*.part")]:
                 with suppress(OSError):
@@ -176,7 +178,7 @@ class Folder:
     def drop_damaged_table(self, manifest: dict[str, Any]) -> None:
         """Its runs are then computed again."""
         if not self.has_written(manifest):
-            warnings.warn(f"{self.episodes} is damaged (its checksum differs): made anew.", stacklevel=2)
+            warnings.warn(f"{self.episodes} is damaged (its checksum differs); it was rebuilt.", stacklevel=2)
             self.episodes.unlink(missing_ok=True)
 
     @property
@@ -235,7 +237,9 @@ class Folder:
                 raise StorageError(f"Cannot read {path}: {error.strerror}.") from error
             if is_whole(packed):
                 return packed
-            warnings.warn(f"{path} is damaged (its checksum differs); using the one before.", stacklevel=3)
+            warnings.warn(
+                f"{path} is damaged (its checksum differs); the one before it is used.", stacklevel=3
+            )
             if self.is_owned:  # nothing is deleted in another experiment's folder
                 path.unlink(missing_ok=True)
         return None
@@ -250,7 +254,7 @@ def load_results(path: str | Path) -> Arrays:
         manifest = folder.read_manifest()
     if not folder.has_written(manifest):
         raise StorageError(
-            f"{folder.episodes} is damaged: its checksum is not that in manifest.json; "
-            f"`baddr resume {folder.path}` makes it anew."
+            f"{folder.episodes} is damaged: its checksum is not the one in manifest.json; "
+            f"`baddr resume {folder.path}` rebuilds it."
         )
     return results

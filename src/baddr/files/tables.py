@@ -97,7 +97,9 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise UserError(f"There is no {path.name} in {path.parent}: no run has left results there.") from None
+        raise UserError(
+            f"There is no {path.name} in {path.parent}: no run has written results there."
+        ) from None
     except (OSError, ValueError, TypeError, KeyError, NotImplementedError, MemoryError) as error:
         reason = " ".join(str(error).split())[:200]
         raise StorageError(f"{path} cannot be read as Parquet: {reason}.") from error
@@ -107,15 +109,17 @@ def check_columns(columns: Arrays, path: Path, words: tuple[str, ...] = ()) -> A
     """The columns, if they are those of episodes: numbers, and whole ones that say which run and episode."""
     for name in KEYS:
         if name not in columns:
-            raise StorageError(f"{path} is no table of episodes: it has no column {name!r}.")
+            raise StorageError(f"{path} is not a table of episodes: it has no column {name!r}.")
         # Runs that failed at once have no row; but of so many there would be a sign.
         keys, most = columns[name], SPARSEST * (len(columns[name]) + SPARSEST)
         whole = np.issubdtype(keys.dtype, np.integer)
         if not whole or (len(keys) and not 0 <= keys.min() <= keys.max() < most):
-            raise StorageError(f"{path} is no table of episodes: its column {name!r} does not count them.")
+            raise StorageError(f"{path} is not a table of episodes: its column {name!r} does not count them.")
     for name, column in columns.items():
         if column.dtype.kind not in "iufb" and name not in words:
-            raise StorageError(f"{path} is no table of episodes: its column {shown(name)} has no numbers.")
+            raise StorageError(
+                f"{path} is not a table of episodes: its column {shown(name)} does not hold numbers."
+            )
     return columns
 
 

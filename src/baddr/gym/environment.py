@@ -54,7 +54,7 @@ class Environment(gymnasium.Env[Features, np.int64]):
     def step(self, action: Any) -> tuple[Features, float, bool, bool, dict[str, Any]]:
         """One step: terminated where the POMDP ends the episode, truncated where the horizon does."""
         if self.over:
-            raise gymnasium.error.ResetNeeded("The episode is over, or has not started: call reset() first.")
+            raise gymnasium.error.ResetNeeded("The episode has ended or has not started: call reset() first.")
         if not self.action_space.contains(action):
             raise UserError(f"Action {action!r} is not one of 0 to {self.pomdp.num_actions - 1}.")
         before = self.s

@@ -68,7 +68,7 @@ class Player:
         o = _checked_observation(observation, self.agent.gba.observation_sizes)
         taken = self.action if action is None else action
         if taken is None:
-            raise UserError("An observation answers an action: call act() first, or say which action it was.")
+            raise UserError("An observation follows an action: call act() first, or pass the action.")
         if not 0 <= taken < self.agent.gba.num_actions:
             raise UserError(f"Action {taken!r} is not one of 0 to {self.agent.gba.num_actions - 1}.")
         outcome = jnp.int32(taken), o, jnp.array(bool(terminated))
@@ -81,7 +81,7 @@ class Player:
 
     def _check_running(self) -> None:
         if self.over:
-            raise UserError("The episode is over: call reset() to start the next.")
+            raise UserError("The episode has ended: call reset() to start the next one.")
 
 
 def player(

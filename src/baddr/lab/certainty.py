@@ -104,16 +104,16 @@ def sentence(columns: Arrays, found: list[Imagined], names: Names) -> str:
         f"{names.quantity(x.stem).entry(x.entry)} ({x.certain} of {x.never} runs that never saw it)"
         for x in found[:MOST_NAMED]
     ]
-    more = f" and of {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     titles = " and ".join(dict.fromkeys(names.quantity(x.stem).title for x in found))
     left = ""
     if "distinct_ancestors" in columns:
         median = np.median(_last(per_run(columns, "distinct_ancestors")))
-        left = f" They descend from {median:.0f} of the particles that a run starts with (median)."
+        left = f" In the median run they descend from {median:.0f} of the initial particles."
     return (
-        f"warning: beliefs are certain of what was never seen ({titles}): the standard deviation is below "
-        f"a tenth of the prior's for {', '.join(said)}{more}.{left} Take more particles; "
-        "where that changes nothing, the prior is narrower than its simulators."
+        f"warning: beliefs are certain about things that were never seen ({titles}): the standard deviation "
+        f"is below a tenth of the prior's for {', '.join(said)}{more}.{left} Use more particles; "
+        "if that changes nothing, the prior is narrower than its simulators."
     )
 
 

@@ -122,7 +122,7 @@ def _joined(address: str) -> Any:
         try:  # Ray itself would wait for minutes
             socket.create_connection((host, int(port)), timeout=10).close()
         except ValueError:
-            raise ValueError(f"--address is HOST:PORT, not {address!r}") from None
+            raise ValueError(f"--address must be HOST:PORT, not {address!r}") from None
         except OSError as error:
             raise RuntimeError(f"nothing answers at {address}: {error.strerror or error}") from None
     import ray  # which reads the environment
@@ -241,7 +241,9 @@ class Drive:
         """A worker has joined, that computes on devices of this kind."""
         if self.kinds and kind not in self.kinds:
             both = " and ".join(sorted({kind, *self.kinds}))
-            self.connection.send(("warning", f"the cluster computes on {both}, which round differently."))
+            self.connection.send(
+                ("warning", f"the cluster computes on both {both}, which round differently.")
+            )
         self.kinds.add(kind)
 
     def _lose(self, number: int, error: Exception) -> None:
@@ -302,7 +304,7 @@ def _serve(connection: Connection) -> None:
 def _sentence(error: Exception) -> str:
     cause = getattr(error, "cause", None) or error
     if type(cause).__name__ in LOST_HEAD:
-        return "The Ray cluster was lost: its head, or this machine's node, ended."
+        return "The Ray cluster was lost: its head or the node on this machine ended."
     said = " ".join(str(cause).split("\n\n")[0].split()).rstrip(".")
     return f"Ray: {said[:300] or type(cause).__name__}."
 

@@ -107,7 +107,7 @@ class Board:
         with self.lock:
             if self.log.has(first, told_in(saved, last - first)):
                 return True
-        warnings.warn(f"{what}: rows that it has told are lost; it is computed again.", stacklevel=2)
+        warnings.warn(f"{what}: rows that it had reported are lost; it is computed again.", stacklevel=2)
         return False
 
     def sync(self) -> None:
@@ -331,7 +331,9 @@ class Cluster:
         try:
             kind, *content = self.connection.recv()
         except (EOFError, ConnectionResetError):
-            raise ClusterError("The Ray cluster was lost: its head, or this machine's node, ended.") from None
+            raise ClusterError(
+                "The Ray cluster was lost: its head or the node on this machine ended."
+            ) from None
         if kind == "error":
             raise ClusterError(content[0])
         return content if expected else (kind, *content)

@@ -228,8 +228,8 @@ def of_folder(folder: Folder, trust: bool = False) -> AnyExperiment:
     experiment = of_values(values, folder)
     if manifest.get("settings", settings_hash(experiment)) != settings_hash(experiment):
         raise UserError(
-            f"{folder.config} has other settings than the experiment was started with (manifest.json has "
-            "their hash); put them back, or start another experiment."
+            f"The settings in {folder.config} have changed since the experiment started (manifest.json has "
+            "their hash); put them back, or start a new experiment."
         )
     return experiment
 
@@ -238,7 +238,7 @@ def of_values(values: dict[str, Any], folder: Folder) -> AnyExperiment:
     """The experiment of a config.toml."""
     given = [values.pop("name", ""), values.get("agent", ""), values.get("preset", "")]
     if not all(isinstance(word, str) for word in given):
-        raise UserError(f"{folder.config}: name, agent and preset must be texts.")
+        raise UserError(f"{folder.config}: name, agent and preset must be strings.")
     try:
         start = preset(*given, kinds=kinds_in(values))
         experiment = merged(start, values, str(folder.config))
@@ -255,11 +255,11 @@ def extend(experiment: AnyExperiment, runs: int | None, episodes: int | None) ->
     """The same experiment with more runs or episodes."""
     for name, new, old in (("runs", runs, experiment.runs), ("episodes", episodes, experiment.episodes)):
         if new is not None and new < old:
-            raise UserError(f"--{name} {new} is fewer than the {old} that the folder has; it can only grow.")
+            raise UserError(f"--{name} {new} is fewer than the {old} in the folder; it can only grow.")
     if episodes is not None and episodes > experiment.episodes and experiment.keep_beliefs == "no":
         raise UserError(
             f"This experiment did not keep its beliefs, so its runs end at {experiment.episodes} episodes; "
-            "more runs can be added, or start another one with --keep-beliefs yes."
+            "add runs instead, or start a new experiment with --keep-beliefs yes."
         )
     return replace(experiment, runs=runs or experiment.runs, episodes=episodes or experiment.episodes)
 

@@ -100,7 +100,9 @@ def replay(key: Key[Array, ""], agent: Agent, world: POMDP, episodes: list[Episo
         for step, (a, o) in enumerate(zip(episode.actions, episode.observations, strict=True), start=1):
             where = f"Episode {number}, step {step}"
             if over:
-                raise UserError(f"{where}: the episode ended with the step before; start the next episode.")
+                raise UserError(
+                    f"{where}: the episode ended one step earlier; put this step into the next episode."
+                )
             last = number < len(episodes) and step == len(episode.actions)
             given, key_step = (jnp.int32(a), jnp.array(o, jnp.int32)), jr.fold_in(key_episode, step)
             over = bool(terminal(jr.fold_in(key_step, 1), agent.gba, world, belief, given) > 0.5)
@@ -195,7 +197,9 @@ def _lists(marginals: list[Array]) -> list[list[float]]:
 def plan_json(key: Key[Array, ""], agent: Agent, world: POMDP, after: After) -> dict[str, Any]:
     """The root of the search as the command line prints it."""
     if after.over:
-        raise UserError("The last episode is over; add an empty episode to plan the first step of the next.")
+        raise UserError(
+            "The last episode has ended; add an empty episode to plan the first step of the next one."
+        )
     key_plan, key_action = jr.split(key)
     belief = jax.tree.map(lambda x: x[None], after.belief)
     plans = eqx.filter_jit(agent.plan)(key_plan[None], belief, jnp.array([world.horizon - after.t]))

@@ -26,7 +26,7 @@ def refuse_rows(runs: int, episodes: int) -> None:
     if need > have:
         instead = _runs_that_fit(runs, episodes, have)
         raise UserError(
-            f"{runs:,} runs of {episodes:,} episodes leave rows of {gib(need)}, and this machine has "
+            f"{runs:,} runs of {episodes:,} episodes produce {gib(need)} of rows, and this machine has "
             f"{gib(have)} of memory: at most {instead} fit."
         )
 
@@ -37,7 +37,7 @@ def refuse_disk(runs: int, episodes: int, free: int) -> None:
     if need > free:
         instead = _runs_that_fit(runs, episodes, free)
         raise UserError(
-            f"{runs:,} runs of {episodes:,} episodes leave rows of {gib(need)}, and the disk has "
+            f"{runs:,} runs of {episodes:,} episodes produce {gib(need)} of rows, and the disk has "
             f"{gib(free)} free: at most {instead} fit; choose another disk with --out."
         )
 
@@ -74,12 +74,12 @@ def refuse_memory(
         return
     if each <= memory:
         raise UserError(
-            f"{runs:,} runs at a time need {gib(each * runs)}, and what computes has {gib(memory)}: "
+            f"{runs:,} runs at a time need {gib(each * runs)}, and the device has {gib(memory)}: "
             f"--chunk-size {max(1, memory // each):,} fits."
         )
     name, value, fit = _what_fits(experiment, bytes_of, each, memory)
     instead = f"{name} {fit:,} would fit, not {value:,}" if fit else "choose smaller settings"
-    raise UserError(f"{what} needs {gib(each)}, and what computes has {gib(memory)}: {instead}.")
+    raise UserError(f"{what} needs {gib(each)}, and the device has {gib(memory)}: {instead}.")
 
 
 def refuse_time(seconds: float, runs: int) -> None:
@@ -88,7 +88,7 @@ def refuse_time(seconds: float, runs: int) -> None:
         years = LONGEST / (86_400 * 365.25)
         raise UserError(
             f"This would take about {years * seconds / LONGEST:,.0f} years; {runs * LONGEST / seconds:,.0f} "
-            f"of the {runs:,} runs would end within {years:.0f}."
+            f"of the {runs:,} runs would finish within {years:.0f} years."
         )
 
 

@@ -42,9 +42,11 @@ class Pace(NamedTuple):
         training = f", {said(self.training)} of training" if self.training else ""
         if self.growth > 1:
             most = said(self._replace(length=self.length * self.growth).seconds(episodes, turns))
-            lasts = f"episodes as short as at first (up to {most} once they last until the horizon)"
+            lasts = (
+                f"if episodes stay as short as the first ones (up to {most} if they last until the horizon)"
+            )
         return (
-            f"{self.steps} steps were measured: {said(self.step)} each, {lasts}; and {said(self.compiling)} "
+            f"measured over {self.steps} steps: {said(self.step)} each, {lasts}; plus {said(self.compiling)} "
             f"of compilation{training}"
         )
 

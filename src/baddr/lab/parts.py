@@ -61,6 +61,6 @@ def refuse_disk_of_all(experiments: Iterable[AnyExperiment], free: int) -> None:
     need = BYTES_PER_ROW * sum(x.runs * x.episodes for x in experiments)
     if need > free:
         raise UserError(
-            f"All parts leave rows of {gib(need)}, and the disk has {gib(free)} free: choose another one "
+            f"All parts produce {gib(need)} of rows, and the disk has {gib(free)} free: choose another disk "
             "with --out, or fewer runs or episodes."
         )

@@ -71,7 +71,7 @@ def plot_run(
 def check_formats(paths: list[Path]) -> None:
     for path in paths:
         if path.suffix not in FORMATS:
-            raise UserError(f"A picture ends in {', '.join(FORMATS)}; {path.name!r} does not.")
+            raise UserError(f"A picture file must end in {', '.join(FORMATS)}; {path.name!r} does not.")
 
 
 def _draw_curves(

@@ -36,7 +36,7 @@ def check_prior(experiment: AnyExperiment) -> None:
     if _shape(other) != _shape(experiment):
         raise _unfit(where, values)
     if other.keep_beliefs == "no":
-        raise UserError(f"{where}: that experiment did not keep its beliefs.")
+        raise UserError(f"{where}: that experiment did not keep its beliefs (--keep-beliefs).")
     if manifest["status"] != "complete":
         raise UserError(
             f"{where}: that experiment is not finished; `baddr resume {source.path}` finishes it."
@@ -50,9 +50,9 @@ def _unfit(where: str, theirs: Mapping[str, Any]) -> UserError:
     same = ", and with the same --seed and --domain settings" if shares else ""
     seed = f" and seed {theirs.get('seed')}" if shares else ""
     return UserError(
-        f"{where}: a learned belief can be used by the same agent on the same domain of the same size with "
-        f"the same network and number of particles{same}; that was {agent} on {name} with {particles} "
-        f"particles{seed}."
+        f"{where}: a learned belief only fits the same agent on the same domain of the same size, with the "
+        f"same network and number of particles{same}; that experiment was {agent} on {name} with "
+        f"{particles} particles{seed}."
     )
 
 

@@ -44,7 +44,7 @@ def rows_of(path: Path) -> Arrays:
     """The rows of an experiment, with the columns that are compared."""
     rows = load_results(path)
     if missing := [name for name in NEEDED if name not in rows]:
-        raise UserError(f"{path} holds no episodes of baddr: there is no column {missing[0]!r}.")
+        raise UserError(f"{path} holds no episodes of baddr: it has no column {missing[0]!r}.")
     return rows
 
 
@@ -68,7 +68,7 @@ def _folders_in(path: Path) -> list[Path]:
         return []
     parts = sorted(config.parent for config in path.glob("*/config.toml"))
     if parts:
-        _warn(f"{path} holds {len(parts)} experiments, and all of them are taken.")
+        _warn(f"{path} holds {len(parts)} experiments, and all of them are used.")
     else:
         _warn(f"{path} holds no experiment and is left out.")
     return parts
@@ -99,10 +99,12 @@ def check_same_domain(paths: Sequence[Path]) -> None:
         if name != domains[first][0]:
             raise UserError(
                 f"{first} is on {short_name(domains[first][0])} and {path} on {short_name(name)}: returns on "
-                "several domains cannot be compared; name folders of one."
+                "different domains cannot be compared; name folders of one domain."
             )
         if settings != domains[first][1]:
-            _warn(f"{first} and {path} differ in their domain's settings, so their returns may not compare.")
+            _warn(
+                f"{first} and {path} differ in the domain's settings, so their returns may not be comparable."
+            )
 
 
 def _domain(path: Path) -> tuple[str, Any]:

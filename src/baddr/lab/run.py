@@ -103,7 +103,7 @@ def _experiment(name: str, agent: Any, settings: Mapping[str, Any]) -> AnyExperi
         return _changed(preset(name, agent, sizes, domain, asked_in(tables)), tables)
     own = set(tables) - {"runs", "episodes", "seed", "chunk_size", "trace"}
     if own:
-        raise UserError(f"{sorted(own)[0]}: an agent that is a value has its settings; change them there.")
+        raise UserError(f"{sorted(own)[0]}: an Agent has its own settings; change them there.")
     # Of the preset only the number of runs and episodes is used.
     return replace(_changed(preset(name, "pomcp", sizes, domain), tables), agent=OWN)
 

@@ -92,7 +92,7 @@ def choose_keeping(experiment: AnyExperiment, life: Life, place: Place, disk: in
     if each * needed > disk:
         raise UserError(
             f"Checkpoints of {needed} runs need {each * needed / 2**30:.1f} GiB, and the disk has "
-            f"{disk / 2**30:.1f} GiB free; choose another one with --out, or {instead}."
+            f"{disk / 2**30:.1f} GiB free; choose another disk with --out, or {instead}."
         )
     return keep
 
@@ -161,7 +161,7 @@ def given(experiment: AnyExperiment, agent: Agent, place: Place) -> Resolved:
     domain = build_domain(experiment)
     sizes = lambda pomdp: (pomdp.num_actions, pomdp.observation_sizes)
     if sizes(agent.gba) != sizes(domain.pomdp):
-        raise UserError(f"The agent is for other actions or observations than {domain.name} has.")
+        raise UserError(f"The agent was built for other actions or observations than those of {domain.name}.")
     life = BayesianLife(fast_agent(agent), domain.pomdp)
     size = experiment.chunk_size or choose_chunk_size(experiment, life.bytes_per_run(), place)
     return Resolved(replace(experiment, chunk_size=size, keep_beliefs="no"), domain, life, None)

@@ -29,7 +29,7 @@ def check_grown(manifest: dict[str, Any], experiment: AnyExperiment, folder: Fol
     """Refuse fewer runs or episodes than there are: config.toml was edited."""
     runs = spans_in(manifest["chunks"], folder.manifest).runs
     if manifest["seeds"].get("runs") != [0, runs]:
-        raise UserError(f"{folder.manifest}: its chunks and its seeds are of other runs.")
+        raise UserError(f"{folder.manifest}: its chunks and its seeds belong to other runs.")
     for name, before, now in (
         ("runs", runs, experiment.runs),
         ("episodes", manifest.get("episodes", 0), experiment.episodes),
@@ -53,7 +53,9 @@ def check_same(
     changed = manifest.get("domain", domain.name) != domain.name
     if trust:
         if changed or own_digests(experiment.settings) != manifest.get("own", {}):
-            warnings.warn("a file of yours has changed: rows from here on are of the new one.", stacklevel=2)
+            warnings.warn(
+                "a file of yours has changed: the rows from here on come from the new version.", stacklevel=2
+            )
             manifest |= {"domain": domain.name, "own": own_digests(experiment.settings), "trusted": True}
         manifest["sources"] = sources_of(experiment)
     elif changed:

@@ -56,7 +56,7 @@ def _check_source(group: str, name: str, manifest: Mapping[str, Any], config: Pa
         short = digest_of(thing or "make_domain" if group == "domain" else thing, source)
         before = manifest.get("domain") if group == "domain" else manifest.get("own", {}).get(group)
         known, same = before is not None, before in (short, f"{path.stem}-{short}")
-    otherwise = "`--trust` executes it all the same"
+    otherwise = "to execute it anyway, use `--trust`"
     if not known or path.is_relative_to(config.parent.absolute()):
         raise UserError(
             f"{config} names {name}, which its experiment was not started with: nothing was executed; "

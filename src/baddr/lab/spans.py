@@ -57,7 +57,7 @@ def spans_in(listed: Any, where: object) -> Spans:
     stages: list[Stage] = []
     for entry in (listed or [[]]) if isinstance(listed, list) else [[]]:
         if not isinstance(entry, list) or len(entry) not in (2, 3) or any(type(x) is not int for x in entry):
-            raise UserError(f"{where}: a chunk is [first, last] of its runs, not {shown(entry)}.")
+            raise UserError(f"{where}: a chunk must be [first, last] of its runs, not {shown(entry)}.")
         first, last, size = (*entry, entry[1] - entry[0])[:3]
         before = stages[-1][1] if stages else 0
         if first != before or last <= first or size < 1:

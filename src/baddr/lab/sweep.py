@@ -31,12 +31,16 @@ def parse_over(texts: Sequence[str]) -> dict[str, list[str]]:
         name, _, values = text.partition("=")
         name, chosen = name.strip().lstrip("-"), [value.strip() for value in values.split(",")]
         if not name or not all(chosen):
-            raise UserError(f"--over {text!r} is not NAME=VALUE,VALUE,...: dpfrl.learning-rate=1e-4,1e-3.")
+            raise UserError(
+                f"--over must be NAME=VALUE,VALUE,..., such as dpfrl.learning-rate=1e-4,1e-3, not {text!r}."
+            )
         if name in over or len(set(chosen)) < len(chosen):
             raise UserError(f"--over names {name} or one of its values twice.")
         over[name] = chosen
     if not over:
-        raise UserError("Name what to sweep over: --over NAME=VALUE,VALUE,...; again for another setting.")
+        raise UserError(
+            "Name what to sweep over with --over NAME=VALUE,VALUE,...; repeat it for more settings."
+        )
     return over
 
 

@@ -74,4 +74,4 @@ def check_tie(mine: Tie, theirs: Any, what: str) -> None:
     differ = [WORDS[name] for name in mine if theirs.get(name) != mine[name]]
     if differ:
         said = f"{', '.join(differ[:-1])} and {differ[-1]}" if differ[1:] else differ[0]
-        raise UserError(f"{what} is of {said} than this experiment has; put back what was there before.")
+        raise UserError(f"{what} belongs to {said}; put back the one that was there before.")

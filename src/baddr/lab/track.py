@@ -59,7 +59,7 @@ def _can_write_events(asked: bool, wanted: bool, folder: Folder) -> bool:
         return True
     if asked:
         raise UserError("--track tensorboard needs TensorBoard: pip install 'baddr[tensorboard]'.")
-    warnings.warn("TensorBoard is not installed: its curves do not grow meanwhile.", stacklevel=2)
+    warnings.warn("TensorBoard is not installed: its curves will not grow until it is.", stacklevel=2)
     return False
 
 

@@ -36,7 +36,7 @@ class ExactFilter:
         """One sentence about a posterior that is no bank."""
         if not isinstance(posterior, Bank | Pool):
             raise UserError(
-                "The exact filter weighs the members of a bank: it is for --agent bank. Other agents take "
+                "The exact filter weights the members of a bank: it is for --agent bank. Other agents need "
                 "--filter.kind importance or rejection."
             )
 

@@ -248,7 +248,7 @@ def _refuse_dependence_on_s(pomdp: POMDP, D: Dynamics, on: Triples, which: Numbe
     if np.any(np.abs(found - p[place]) > TOLERANCE):
         raise UserError(
             "This POMDP cannot be solved: what is observed depends on the state before the step, and the "
-            "solver takes p(o | a, s'). Make what matters a feature of the next state."
+            "solver takes p(o | a, s'). Make it a feature of the next state."
         )
 
 

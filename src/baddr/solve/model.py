@@ -104,7 +104,7 @@ def check(model: SparseModel, horizon: int | None) -> None:
     if horizon is None and not model.discount < 1:
         raise UserError(
             f"With a discount of {model.discount:g} and no horizon the value may be infinite; "
-            "a discount below 1 has a solution."
+            "choose a discount below 1."
         )
 
 

@@ -33,7 +33,7 @@ def load(path: Path) -> Solution:
     except FileNotFoundError:
         raise UserError(f"There is no file {path}.") from None
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-        raise UserError(f"{path} is no policy that `baddr solve --out` wrote.") from None
+        raise UserError(f"{path} is not a policy written by `baddr solve --out`.") from None
     return Solution(numbers[0], numbers[1], *arrays, seconds=numbers[2], trials=numbers[3])
 
 

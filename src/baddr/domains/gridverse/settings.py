@@ -42,7 +42,7 @@ class GridverseSettings:
             (self.forward_length >= 1, "domain.forward-length must be at least 1"),
             (
                 self.forward_length <= LARGEST_SIZE,
-                f"domain.forward-length must be at most {LARGEST_SIZE}: there are walls before",
+                f"domain.forward-length must be at most {LARGEST_SIZE}: no room is larger",
             ),
             (self.certainty >= 0, "domain.certainty must not be negative"),
             (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),

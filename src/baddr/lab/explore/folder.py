@@ -78,7 +78,7 @@ class Results:
             try:
                 self.kept = version, [json.loads(line) for line in path.read_text("utf-8").splitlines()]
             except ValueError as error:
-                raise UserError(f"{path} is not what a run writes: {error}.") from error
+                raise UserError(f"{path} was not written by a run: {error}.") from error
         return self.kept[1]
 
     def view(self, place: int) -> dict[str, Any]:

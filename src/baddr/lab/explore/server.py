@@ -112,7 +112,7 @@ class Explorer:
     def open(self, asked: dict[str, str]) -> dict[str, Any]:
         """A new session, and its first view."""
         if self.start is None:
-            raise UserError("This is a result folder: there is nothing to act in.")
+            raise UserError("This is a result folder: there is no domain to act in.")
         session, name = self.start(_int(asked, "seed", 0)), secrets.token_urlsafe(8)
         while len(self.sessions) >= MOST_SESSIONS:
             self.sessions.pop(next(iter(self.sessions)))
@@ -158,7 +158,7 @@ def _observed(asked: dict[str, str]) -> list[int] | None:
     try:
         return [int(x) for x in given.split(",")] if given else None
     except ValueError:
-        raise UserError("o must be whole numbers with commas between them.") from None
+        raise UserError("o must be whole numbers separated by commas.") from None
 
 
 def page() -> str:

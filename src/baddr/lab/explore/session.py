@@ -166,7 +166,7 @@ class Session:
         """An action of the reader's, and the observation that the world gives, or one to imagine."""
         pomdp, moment = self.inside.domain.pomdp, self.moment
         if moment.over:
-            raise UserError("The episode is over; start the next one.")
+            raise UserError("The episode has ended; start the next one.")
         if not 0 <= a < pomdp.num_actions:
             raise UserError(f"There is no action {a}.")
         action = jnp.int32(a)
