@@ -207,7 +207,7 @@ UPDATE = "def update(self, key, theta, s, a, s_next, o): return "
 BAD = [
     ("posterior", "make = 3", "has no class or function 'make'"),
     ("posterior", "def make(scale): return 1", "argument 'scale' of make must be a keyword argument"),
-    ("posterior", "def make(domain): return 1", "make must return a baddr Posterior, not a value of type int"),
+    ("posterior", "def make(domain): return 1", "make must return a baddr Posterior, not a value of type"),
     ("posterior", "def make(domain): return 1 / 0", "line 5: make() raised ZeroDivisionError: division by"),
     ("posterior", "def make(: pass", "line 5: importing it raised SyntaxError"),
     ("posterior", POSTERIOR + "def prior(self, key): return 'x'", "prior(key) must return a pytree of "
