@@ -130,7 +130,7 @@ def test_a_sweep_is_its_runs_and_goes_on(tmp_path, capsys):
     assert list(longer["episode"]) == [0, 1, 2, 3, 4] * 2
 
     assert baddr_main(*command, "--episodes", 5, "--domain.accuracy", 0.7) == 2
-    assert "holds a different experiment" in capsys.readouterr().err
+    assert "holds another experiment" in capsys.readouterr().err
 
 
 def test_all_parts_are_checked_before_the_first_begins(tmp_path, capsys):
