@@ -80,5 +80,5 @@ def test_the_command_says_what_is_missing(tmp_path, capsys):
     out = tmp_path / "all"
     assert main(["--join", str(tmp_path / "tiger"), str(tmp_path / "t-maze"), "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert "2 part(s) were not computed yet" in said and "random       score   0.25" in said
+    assert "2 part(s) are not computed yet" in said and "random       score   0.25" in said
     assert json.loads((out / "suite.json").read_text())["status"] == "running"

@@ -198,7 +198,7 @@ def test_a_setting_that_cannot_fit_is_refused_with_the_figure():
     fits = build(experiment, domain).life.agent.gba.posterior
     assert isinstance(fits, Factored) and fits.counts.shape == (8_748,)
     experiment = experiment.changed(factored=FactoredSettings(graph="figure"))
-    with pytest.raises(UserError, match=r"4,081,467,852 counts a particle, 15\.2 GiB"):
+    with pytest.raises(UserError, match=r"4,081,467,852 counts per particle, 15\.2 GiB"):
         build(experiment, domain)
 
 

@@ -75,7 +75,7 @@ def test_lost_rows_are_computed_again(tmp_path, monkeypatch):
     assert folder.episodes.read_bytes() == whole
     folder.episodes.unlink()
     assert not folder.is_whole
-    with pytest.warns(UserWarning, match=r"chunk [01]: rows that it has told are lost"):
+    with pytest.warns(UserWarning, match=r"chunk [01]: rows that it had reported are lost"):
         runner.resume(of_folder(folder), folder, quiet)
     assert folder.episodes.read_bytes() == whole
 

@@ -77,7 +77,7 @@ def test_a_session_goes_back_and_forth_and_forgets_what_was_left(inside):
     session.act(LEFT)
     ended = session.view()
     assert ended["over"] and ended["places"] == 2 and ended["plan"] is None
-    with pytest.raises(UserError, match="over"):
+    with pytest.raises(UserError, match="has ended"):
         session.act(LISTEN)
     session.step()
     again = session.view()

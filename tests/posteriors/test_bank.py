@@ -13,13 +13,13 @@ from baddr.core.agent import Agent
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.core.life import Outcome, Remembered, learn, step_keys
 from baddr.core.models import EachAlone
 from baddr.core.pomdp import Table, Transition
 from baddr.domains import tiger
 from baddr.domains.finite import from_tables
 from baddr.errors import UserError
 from baddr.fast.choose import fast_agent, models_of
+from baddr.life.run import Outcome, Remembered, learn, step_keys
 from baddr.planners.belief_tree import BeliefTree
 from baddr.planners.belief_tree.mean_model import mean_model, transition_table
 from baddr.planners.po_uct import PoUct
@@ -315,5 +315,5 @@ def test_the_belief_tree_of_a_bank_encloses_the_optimum():
 def test_the_exact_filter_refuses_what_is_no_bank_and_what_does_not_fit():
     with pytest.raises(UserError, match="--agent bank"):
         EXACT.refuse(BANK.member(jnp.int32(0)))
-    with pytest.raises(UserError, match=r"1,000,000 numbers: take fewer with --bank.members"):
+    with pytest.raises(UserError, match=r"1,000,000 numbers: choose fewer --bank.members"):
         refuse_large(POMDP, 400_000)
