@@ -13,10 +13,10 @@ from timing import clock
 
 from baddr import prng
 from baddr.core.agent import Agent
-from baddr.core.life import StepKeys, act, step_keys
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan
 from baddr.core.pomdp import POMDP
+from baddr.life.run import StepKeys, act, step_keys
 
 
 class Life(NamedTuple):

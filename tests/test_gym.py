@@ -20,12 +20,12 @@ from baddr.bench.outside import add, outside
 from baddr.core.agent import Agent
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.core.life import state_marginals
 from baddr.domains import tiger
 from baddr.errors import UserError
 from baddr.fast.runs import advance, start
 from baddr.gym import Environment, Player, VectorEnvironment, player
 from baddr.lab.catalog import DOMAINS
+from baddr.life.record import state_marginals
 from baddr.planners.po_uct import PoUct
 from baddr.planners.uniform import Uniform
 from baddr.posteriors import Dirichlet

@@ -14,6 +14,7 @@ ROOMS = [
     "files",
     "core",
     "exact",
+    "life",
     "posteriors",
     "planners",
     "solve",
@@ -26,7 +27,7 @@ ROOMS = [
     "cli",
     "gym",
 ]
-MOST_LINES, MOST_PARAMETERS, CORE_LINES = 60, 8, 1700
+MOST_LINES, MOST_PARAMETERS, CORE_LINES = 60, 8, 1600
 JAX_FREE = ["errors", "files", "planners", "planners.po_uct", "posteriors.settings", "core.filters"]
 JAX_FREE += ["solve.point_based", "domains.cassandra.sparse"]
 JAX_FREE += ["domains.catalog", "agents.kinds", "agents.dpfrl", "agents.own", "lab.experiment", "cli.help"]

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 
 from baddr import prng
-from baddr.core import life
 from baddr.core.agent import Agent
 from baddr.core.filters import Importance, Rejection
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.posterior import Posterior
+from baddr.core.rejuvenation import Moves
 from baddr.domains import tiger
 from baddr.fast.runs import advance, start
+from baddr.life import run as life
+from baddr.life.record import num_living, since_move
 from baddr.planners.uniform import Uniform
 
 DOMAIN = tiger.make_domain()
@@ -73,9 +75,9 @@ def test_a_particle_without_weight_counts_no_more():
     from baddr.core.particles import Particles
 
     belief = Particles((), jnp.array([-jnp.inf, -jnp.inf, 0.0, -1.0]))
-    assert int(life.num_living(jnp.array([0, 1, 2, 2]), belief)) == 1
-    moved = life.Moves(jnp.int32(1), jnp.int32(0), jnp.int32(4))
-    assert life.since_move(jnp.array([2, 2, 2, 2]), moved).tolist() == [0, 1, 2, 3]
+    assert int(num_living(jnp.array([0, 1, 2, 2]), belief)) == 1
+    moved = Moves(jnp.int32(1), jnp.int32(0), jnp.int32(4))
+    assert since_move(jnp.array([2, 2, 2, 2]), moved).tolist() == [0, 1, 2, 3]
 
 
 def test_a_filter_that_does_not_tell_leaves_no_column():

@@ -20,7 +20,6 @@ from baddr import prng
 from baddr.core.agent import Agent
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.core.life import state_marginals
 from baddr.domains.cassandra import format as cassandra
 from baddr.domains.cassandra import make_domain
 from baddr.domains.cassandra.format import Model, parse, read, read_header, to_text, write
@@ -36,6 +35,7 @@ from baddr.exact import (
     tabulate,
 )
 from baddr.fast.runs import advance, start
+from baddr.life.record import state_marginals
 from baddr.planners.po_uct import PoUct
 from baddr.planners.uniform import Uniform
 from baddr.posteriors import Dirichlet, Known

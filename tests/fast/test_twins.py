@@ -15,7 +15,6 @@ import pytest
 from helpers import same_trees, untrained, untrained_latent
 
 from baddr import prng
-from baddr.core import life
 from baddr.core.agent import Agent
 from baddr.core.belief_update import initial_belief, next_episode
 from baddr.core.filters import Importance, Rejection
@@ -27,6 +26,7 @@ from baddr.fast import dropout_models, runs
 from baddr.fast.choose import fast_agent, fast_pomdp
 from baddr.fast.dropout_models import DropoutModels
 from baddr.fast.search import FastSearch, fast_search
+from baddr.life import run as life
 from baddr.planners.tree_search import TreeSearch
 from baddr.planners.uniform import Uniform
 from baddr.posteriors import Dirichlet, Dropout, Factored, Frozen, Known, Latent, Partial
@@ -197,7 +197,7 @@ def lives(name: str, how, planner) -> tuple[Agent, Agent]:
     ],
 )
 def test_the_life_of_one_run_is_that_of_a_run_among_several(name, how, planner):
-    """Three runs of two episodes, each alone by `core.life` and together by `fast.runs`."""
+    """Three runs of two episodes, each alone by `life.run` and together by `fast.runs`."""
     world = problems()[name][0]
     alone, fast = lives(name, how, planner)
     keys, two = jr.split(prng.key(3), 3), jnp.int32(2)

@@ -1,10 +1,10 @@
 """Every column is of one kind, and nobody else names them."""
 
-from baddr.core.life import Tally
 from baddr.lab import columns
 from baddr.lab.chunk import Work, no_rows
 from baddr.lab.experiment import preset
 from baddr.lab.runner import resolve
+from baddr.life.record import Tally
 
 
 def test_the_columns_of_an_experiment_have_their_kinds():

@@ -16,7 +16,6 @@ from baddr.core.agent import Agent
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Importance
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
-from baddr.core.life import start, step
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan, best_action
 from baddr.core.pomdp import Dynamics, Table
@@ -25,6 +24,7 @@ from baddr.domains import collision_avoidance, from_tables
 from baddr.fast import known_bounds
 from baddr.fast.belief_tree import FastTree, fast_tree
 from baddr.fast.runs import advance
+from baddr.life.run import start, step
 from baddr.planners.belief_tree import BeliefTree, search
 from baddr.planners.belief_tree.bounds import Draws, Rows, value_iteration
 from baddr.planners.belief_tree.mean_model import mean_model

@@ -14,13 +14,14 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 from baddr import prng
 from baddr.core.agent import Agent
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.core.life import Run, Step
 from baddr.core.pomdp import POMDP
 from baddr.errors import UserError
 from baddr.fast.belief_tree import FastTree
 from baddr.fast.runs import one_step, start
 from baddr.fast.search import FastSearch
 from baddr.files.settings import LARGEST_INT
+from baddr.life.record import Step
+from baddr.life.run import Run
 from baddr.planners.children import no_children
 from baddr.prng import LONGEST_SUM
 

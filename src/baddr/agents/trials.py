@@ -28,7 +28,6 @@ from baddr.agents.check import (
 from baddr.core.belief_update import initial_belief
 from baddr.core.filters import Filter
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
-from baddr.core.life import is_finite
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan, Planner
 from baddr.core.posterior import Posterior, Theta, sample
@@ -37,6 +36,7 @@ from baddr.domains.check import some_posterior
 from baddr.domains.domain import Domain
 from baddr.domains.probabilities import STEPS, TOLERANCE, WALKERS, probabilities_of, walk
 from baddr.domains.shapes import SEED, Problems, differ, short, undetermined
+from baddr.life.run import is_finite
 from baddr.posteriors import Counts, Dirichlet
 
 RUNS, NUM_PARTICLES = 4, 64  # that a planner is shown

@@ -1,4 +1,4 @@
-"""The agent: a GBA-POMDP, a belief update and a planner. `core.life` has what it does, step after step."""
+"""The agent: a GBA-POMDP, a belief update and a planner. `life.run` has what it does, step after step."""
 
 from collections.abc import Callable
 from typing import Any

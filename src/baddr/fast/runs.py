@@ -1,4 +1,4 @@
-"""The life of many runs: `core.life`, stage by stage over all of them.
+"""The life of many runs: `life.run`, stage by stage over all of them.
 
 On a CPU a stage goes from run to run; loops over few bytes are each compiled into one function. A run whose
 episode ended starts the next at once, so none waits for another.
@@ -15,21 +15,22 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from baddr.core import life
 from baddr.core.agent import Agent
-from baddr.core.life import Mind, Outcome, Run, Step, StepKeys
 from baddr.core.particles import tree_at_index
 from baddr.core.planner import Plan
 from baddr.core.pomdp import POMDP
 from baddr.fast.choose import fast_agent
 from baddr.fast.loops import one_by_one, one_by_one_in_place
 from baddr.fast.tuning import FEW_AT_ONCE
+from baddr.life import run as alone
+from baddr.life.record import Step
+from baddr.life.run import Mind, Outcome, Run, StepKeys
 
 
 @eqx.filter_jit
 def start(keys: Key[Array, " runs"], agent: Agent, world: POMDP) -> Run:
     """Runs before their first step."""
-    return jax.vmap(lambda key: life.start(key, agent, world))(keys)
+    return jax.vmap(lambda key: alone.start(key, agent, world))(keys)
 
 
 def advance(
@@ -47,11 +48,11 @@ def _advance(
 
 
 def one_step(runs: Run, agent: Agent, world: POMDP, num_episodes: Int[Array, ""]) -> tuple[Run, Step]:
-    """`core.life.step` of every run."""
+    """`life.run.step` of every run."""
     active = (runs.episode < num_episodes) & ~runs.failed
-    keys = one_by_one(life.step_keys)(runs.key, runs.episode, runs.t)
+    keys = one_by_one(alone.step_keys)(runs.key, runs.episode, runs.t)
     plan = agent.plan(keys.plan, runs.belief, world.horizon - runs.t, active, runs.prepared)
-    outcome = one_by_one(partial(life.act, world))(keys, runs.s, plan)
+    outcome = one_by_one(partial(alone.act, world))(keys, runs.s, plan)
     last = active & (outcome.terminal | (runs.t + 1 >= world.horizon))
     learn = one_by_one_in_place(partial(_learn, agent))
     mind, seen = learn((runs.belief, runs.memory), keys, outcome, last, active, runs.prepared)
@@ -69,7 +70,7 @@ def _learn(
     active: Bool[Array, ""],
     prepared: PyTree,
 ) -> tuple[Mind, "Packed"]:
-    mind, seen = life.learn(agent, mind, keys, outcome, last, active, prepared, where=if_any)
+    mind, seen = alone.learn(agent, mind, keys, outcome, last, active, prepared, where=if_any)
     return mind, pack(seen)
 
 
@@ -83,7 +84,7 @@ def _move(
     last: Bool[Array, ""],
     active: Bool[Array, ""],
 ) -> tuple[Run, Step]:
-    return life.move(agent, world, run, outcome, plan, seen.unpack(), last, active)
+    return alone.move(agent, world, run, outcome, plan, seen.unpack(), last, active)
 
 
 class Packed(eqx.Module):
@@ -119,7 +120,7 @@ def _of_a_word(dtype: Any) -> Any:
 def if_any(
     function: Callable[..., Any], needed: Bool[Array, ""], *arguments: PyTree, few: bool = False
 ) -> Any:
-    """`core.life.masked`, but under `vmap` the function runs only if anybody needs it; where `few` do, for
+    """`life.run.masked`, but under `vmap` the function runs only if anybody needs it; where `few` do, for
     blocks of those alone."""
 
     def either(function: Callable[..., Any], needed: Bool[Array, ""], arguments: PyTree) -> Any:

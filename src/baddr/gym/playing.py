@@ -12,7 +12,6 @@ from jaxtyping import Array, Bool, Int, Key, PyTree
 from baddr import prng
 from baddr.core.agent import Agent
 from baddr.core.belief_update import Info
-from baddr.core.life import step_keys
 from baddr.core.particles import Particles
 from baddr.core.planner import best_action
 from baddr.core.pomdp import Action, Observation
@@ -21,6 +20,7 @@ from baddr.fast.choose import fast_agent
 from baddr.lab.build import build_agent, build_domain
 from baddr.lab.experiment import asked_in, merged
 from baddr.lab.experiment import preset as preset_of
+from baddr.life.run import step_keys
 
 
 class Player:

@@ -21,7 +21,6 @@ from jaxtyping import Array, Int, PyTree
 
 from baddr import prng
 from baddr.agents.life import Arrays, BayesianLife, Failure, Life, run_keys
-from baddr.core.life import Mind, Run, own_roots
 from baddr.errors import UserError
 from baddr.fast.compiler import jit, options
 from baddr.files.store import Folder
@@ -29,6 +28,8 @@ from baddr.files.toml import read_toml
 from baddr.lab.experiment import AnyExperiment
 from baddr.lab.spans import spans_in
 from baddr.lab.ties import Tie, check_tie
+from baddr.life.record import own_roots
+from baddr.life.run import Mind, Run
 
 START_LEVEL = 0  # of LLVM: the first beliefs are made once
 # Real steps between two looks at the clock: fewer until an episode has ended, and where steps take long, so

@@ -1,7 +1,7 @@
 """The columns of episodes.parquet, and of what kind each is. Needs no JAX.
 
 Trackers, the live view, checkpoints, pictures and statistics share them. What an episode adds up to has its
-names in `core.life.Tally`; what a domain's `describe` says about the belief has the names that it gives.
+names in `life.record.Tally`; what a domain's `describe` says about the belief has the names that it gives.
 """
 
 from collections.abc import Iterable
@@ -63,6 +63,6 @@ def histograms(names: Iterable[str]) -> dict[str, list[str]]:
 
 @cache
 def _diagnostics() -> frozenset[str]:
-    from baddr.core.life import Tally  # here: it needs JAX, which only a running experiment has loaded
+    from baddr.life.record import Tally  # here: it needs JAX, which only a running experiment has loaded
 
     return frozenset((*Tally._fields, "distinct_ancestors"))

@@ -14,13 +14,13 @@ from jaxtyping import Array, Float, Key
 
 from baddr.core.agent import Agent
 from baddr.core.gba_pomdp import GBAPOMDP
-from baddr.core.life import state_marginals
 from baddr.core.particles import Particles, mass_of
 from baddr.core.planner import best_action
 from baddr.core.pomdp import POMDP, feature_vector
 from baddr.core.posterior import sample
 from baddr.domains.domain import Domain
 from baddr.errors import UserError, shown
+from baddr.life.record import state_marginals
 
 LARGEST_ENUMERATION = 1024  # observations listed one by one for an exact predictive
 SMALLEST_SAMPLE = 65_536  # draws behind a predictive, over all particles

@@ -17,7 +17,6 @@ from jaxtyping import Array, Key, PyTree
 from baddr import prng
 from baddr.core.agent import Agent
 from baddr.core.belief_update import Info
-from baddr.core.life import state_marginals
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan, best_action
 from baddr.domains.domain import Domain
@@ -29,6 +28,7 @@ from baddr.fast.loops import bytes_of, over_particles
 from baddr.lab.explore.distributions import distributions
 from baddr.lab.explore.outlook import looked_ahead, outlook_view
 from baddr.lab.explore.tree import grown, node_view, root_view
+from baddr.life.record import state_marginals
 from baddr.planners.belief_tree.search import Tree, plan_of
 
 MOST_MOMENTS = 400

@@ -1,6 +1,7 @@
 """The life of one run: plan, act, update the belief, learn; step after step, episode after episode.
 
-`start` and `step` are all of it. `fast.runs` has the same for thousands of runs.
+`start` and `step` are all of it; `record` has what they leave for readers. `fast.runs` has the same for
+thousands of runs.
 """
 
 from collections.abc import Callable
@@ -12,28 +13,24 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 
 from baddr.core.agent import Agent
-from baddr.core.belief_update import Info, num_distinct, select
+from baddr.core.belief_update import Info, select
 from baddr.core.gba_pomdp import AugmentedState
-from baddr.core.particles import Particles, mass_of
+from baddr.core.particles import Particles
 from baddr.core.planner import Plan, best_action
-from baddr.core.pomdp import POMDP, Scalar
+from baddr.core.pomdp import POMDP
 from baddr.core.rejuvenation import Moves
-
-
-class Tally(NamedTuple):
-    """What an episode adds up to: its returns, and how its beliefs and plans fared."""
-
-    return_: Float[Array, "*runs"]
-    discounted_return: Float[Array, "*runs"]
-    simulated_steps: Int[Array, "*runs"]
-    min_effective_sample_size: Float[Array, "*runs"]
-    min_distinct_ancestors: Int[Array, "*runs"]
-    resamplings: Int[Array, "*runs"]
-    filled_particles: Int[Array, "*runs"]
-    impossible_observations: Int[Array, "*runs"]
-    rejuvenations: Int[Array, "*runs"] | None = None  # of an agent that has them
-    moved_particles: Int[Array, "*runs"] | None = None
-    relabelled_particles: Int[Array, "*runs"] | None = None
+from baddr.life.record import (
+    Step,
+    Tally,
+    empty_tally,
+    no_sights,
+    num_living,
+    own_roots,
+    since_move,
+    state_marginals,
+    tallied,
+    with_sights,
+)
 
 
 class Remembered(NamedTuple):
@@ -58,27 +55,6 @@ class Run(NamedTuple):
     prepared: PyTree = ()  # by the planner, for this episode
     memory: Remembered = Remembered()
     sights: dict[str, Int[Array, "*runs _"]] = {}  # noqa: RUF012  # steps so far that showed each entry
-
-
-class Step(NamedTuple):
-    """What one real step of each run leaves for readers; `tally` is whole where `ended`."""
-
-    active: Bool[Array, "*runs"]
-    episode: Int[Array, "*runs"]
-    t: Int[Array, "*runs"]
-    a: Int[Array, "*runs"]
-    o: Int[Array, "*runs observation_features"]
-    r: Float[Array, "*runs"]
-    plan: Plan
-    ended: Bool[Array, "*runs"]
-    failed: Bool[Array, "*runs"]
-    tally: Tally
-    model: dict[str, Array]  # of the belief after the step; zeros where the episode goes on
-    effective_sample_size: Float[Array, "*runs"]
-    state: list[Float[Array, "*runs _"]]  # with `trace`: the marginals of the state's features
-    world: tuple[PyTree, ...]  # with `trace`: the world's s and s'
-    distinct_ancestors: Int[Array, "*runs"] | None = None  # that the belief after the step descends from
-    sights: dict[str, Int[Array, "*runs _"]] = {}  # noqa: RUF012  # of the run so far
 
 
 class StepKeys(NamedTuple):
@@ -178,72 +154,57 @@ def learn(
     where: Callable[..., Any] = masked,
 ) -> tuple[Mind, Seen]:
     """One run's belief after a step; the next episode's prior after the `last` one."""
-    (belief, (history, roots)), moves, left = mind, None, None
-    o, terminal, r = outcome.o, outcome.terminal, outcome.r
-    belief, info = agent.update(keys.update, belief, outcome.a, o, terminal, active, r)
+    belief, memory = mind
+    a, o, terminal, r = outcome.a, outcome.o, outcome.terminal, outcome.r
+    belief, info = agent.update(keys.update, belief, a, o, terminal, active, r)
     failed = ~is_finite(belief)
-    model, ended = {}, last & ~failed
+    ended = last & ~failed
+    moves, left = None, None
     if agent.rejuvenation is not None:
-        learned = ~info.impossible & (agent.filter.learn_terminal | ~terminal)
-        survivors = info.distinct_ancestors / agent.filter.num_particles
-        history = agent.rejuvenation.remember(history, (outcome.a, o), learned, survivors, active)
+        history = remembered(agent, memory.history, outcome, info, active)
         key = jr.fold_in(keys.update, 1)
         (belief, history), moves = agent.rejuvenation.rejuvenate(key, belief, history, ended, where)
-    if isinstance(roots, Array):
-        roots = roots[info.ancestors] if moves is None else since_move(roots[info.ancestors], moves)
-        left = num_living(roots, belief)
+        memory = memory._replace(history=history)
+    if isinstance(memory.roots, Array):
+        roots = memory.roots[info.ancestors]
+        roots = roots if moves is None else since_move(roots, moves)
+        memory, left = memory._replace(roots=roots), num_living(roots, belief)
+    model = {}
     if agent.describe is not None:
         describe, posterior = agent.describe, agent.gba.posterior
         about = lambda key, belief: describe(key, posterior, belief)
         model = where(about, ended | agent.trace, keys.model, belief)
     state = state_marginals(belief, agent.gba.state_sizes) if agent.trace else []
+    belief = next_if(ended, agent, keys.next_episode, belief, where)
+    if jax.tree.leaves(prepared):
+        prepare = lambda key, belief: agent.prepare(key, belief)  # a method would have to be hashable
+        prepared = select(ended, where(prepare, ended, jr.fold_in(keys.plan, 1), belief), prepared)
+    info = info._replace(ancestors=None)  # nobody reads it from here on
+    return (belief, memory), Seen(info, failed, model, state, prepared, moves, left)
+
+
+def remembered(
+    agent: Agent, history: PyTree, outcome: Outcome, info: Info, active: Bool[Array, ""]
+) -> PyTree:
+    """What the run remembers for its moves, after a step."""
+    assert agent.rejuvenation is not None
+    learned = ~info.impossible & (agent.filter.learn_terminal | ~outcome.terminal)
+    survivors = info.distinct_ancestors / agent.filter.num_particles
+    return agent.rejuvenation.remember(history, (outcome.a, outcome.o), learned, survivors, active)
+
+
+def next_if(
+    ended: Bool[Array, ""], agent: Agent, key: Key[Array, ""], belief: Particles, where: Callable[..., Any]
+) -> Particles:
+    """The next episode's prior where the episode has `ended`, otherwise the belief."""
     # Moves may sort particles at an episode's start: where none has ended, that is not done for nothing.
-    anew, given = lambda *given: agent.next_episode(*given), (keys.next_episode, belief)
-    fresh = anew(*given) if agent.rejuvenation is None else where(anew, ended, *given)
+    anew = lambda *given: agent.next_episode(*given)
+    fresh = anew(key, belief) if agent.rejuvenation is None else where(anew, ended, key, belief)
     (s, theta), new = belief.states, fresh.states
     if new.theta is not theta:  # models that stay are not selected: that would read all of them again
         theta = select(ended, new.theta, theta)
     s, log_weights = select(ended, (new.s, fresh.log_weights), (s, belief.log_weights))
-    after = Particles(AugmentedState(s, theta), log_weights)
-    if jax.tree.leaves(prepared):
-        prepare = lambda key, belief: agent.prepare(key, belief)  # a method would have to be hashable
-        prepared = select(ended, where(prepare, ended, jr.fold_in(keys.plan, 1), after), prepared)
-    info = info._replace(ancestors=None)  # nobody reads it from here on
-    return (after, Remembered(history, roots)), Seen(info, failed, model, state, prepared, moves, left)
-
-
-def own_roots(agent: Agent) -> Int[Array, " n"] | tuple[()]:
-    """Each particle is its own, where the filter tells whose children they become."""
-    tells = getattr(agent.filter, "tells_ancestors", False)
-    return jnp.arange(agent.filter.num_particles, dtype=jnp.int32) if tells else ()
-
-
-def since_move(roots: Int[Array, " n"], moves: Moves) -> Int[Array, " n"]:
-    """A move draws particles anew: from there on each descends from itself."""
-    return jnp.where(moves.times > 0, jnp.arange(roots.shape[0], dtype=roots.dtype), roots)
-
-
-def num_living(roots: Int[Array, " n"], belief: Particles) -> Int[Array, ""]:
-    """How many different ones the particles that have a weight descend from."""
-    n = roots.shape[0]
-    return num_distinct(jnp.where(jnp.isneginf(belief.log_weights), n, roots), n)
-
-
-def no_sights(agent: Agent, world: POMDP) -> dict[str, Int[Array, " _"]]:
-    """Before the first step nothing was seen."""
-    if agent.shows is None:
-        return {}
-    s, o = (jnp.zeros((len(sizes),), jnp.int32) for sizes in (world.state_sizes, world.observation_sizes))
-    like = jax.eval_shape(agent.shows, s, jnp.int32(0), s, o)
-    return {name: jnp.zeros(x.shape, jnp.int32) for name, x in like.items()}
-
-
-def with_sights(agent: Agent, run: Run, outcome: Outcome) -> dict[str, Int[Array, " _"]]:
-    """What the run has seen, after one more step."""
-    if agent.shows is None:
-        return {}
-    shown = agent.shows(run.s, outcome.a, outcome.s_next, outcome.o)
-    return {name: run.sights[name] + x.astype(jnp.int32) for name, x in shown.items()}
+    return Particles(AugmentedState(s, theta), log_weights)
 
 
 def move(
@@ -257,7 +218,7 @@ def move(
     active: Bool[Array, ""],
 ) -> tuple[Run, Step]:
     """Where one run stands after a step, and the step's record."""
-    tally = _add(run.tally, world.discount, run.t, outcome.r, plan, seen)
+    tally = tallied(run.tally, world.discount, run.t, outcome.r, plan, seen.info, seen.moves)
     ended = last & ~seen.failed
     on = run._replace(
         t=run.t + 1,
@@ -265,7 +226,7 @@ def move(
         tally=tally,
         failed=run.failed | seen.failed,
         prepared=seen.prepared,
-        sights=with_sights(agent, run, outcome),
+        sights=with_sights(agent, run.sights, (run.s, outcome.a, outcome.s_next, outcome.o)),
     )
     empty = empty_tally(agent)
     next_ = on._replace(episode=run.episode + 1, t=jnp.int32(0), s=outcome.first, tally=empty)
@@ -291,39 +252,6 @@ def move(
         sights=on.sights,
     )
     return after, record
-
-
-def state_marginals(belief: Particles, sizes: tuple[int, ...]) -> list[Float[Array, " values"]]:
-    """p(s_i = .) for each feature i of the state."""
-    s = belief.states.s
-    return [mass_of(s[:, i], belief.weights, size) for i, size in enumerate(sizes)]
-
-
-def empty_tally(agent: Agent) -> Tally:
-    zero, n = jnp.int32(0), agent.filter.num_particles
-    moves = () if agent.rejuvenation is None else (zero, zero, zero)
-    return Tally(jnp.float32(0), jnp.float32(0), zero, jnp.float32(n), jnp.int32(n), zero, zero, zero, *moves)
-
-
-def _add(tally: Tally, discount: float, t: Int[Array, ""], r: Scalar, plan: Plan, seen: Seen) -> Tally:
-    info = seen.info
-    after = tally._replace(
-        return_=tally.return_ + r,
-        discounted_return=tally.discounted_return + jnp.float32(discount) ** t.astype(jnp.float32) * r,
-        simulated_steps=tally.simulated_steps + plan.num_steps,
-        min_effective_sample_size=jnp.minimum(tally.min_effective_sample_size, info.effective_sample_size),
-        min_distinct_ancestors=jnp.minimum(tally.min_distinct_ancestors, info.distinct_ancestors),
-        resamplings=tally.resamplings + info.resampled.astype(jnp.int32),
-        filled_particles=tally.filled_particles + info.num_filled,
-        impossible_observations=tally.impossible_observations + info.impossible.astype(jnp.int32),
-    )
-    if seen.moves is None:
-        return after
-    return after._replace(  # at the end of the episode, if at all
-        rejuvenations=seen.moves.times,
-        moved_particles=seen.moves.moved,
-        relabelled_particles=seen.moves.relabelled,
-    )
 
 
 def is_finite(belief: Particles) -> Bool[Array, ""]:
