@@ -57,9 +57,16 @@ MUTANTS = [
     Mutant(
         "a particle weighs as much as the try that it takes",
         "core",
-        "jax.nn.logsumexp(log_likelihood, axis=1) - math.log(tries)",
+        "jax.nn.logsumexp(log_likelihood, axis=1) - jnp.log(float(tries))",
         "jnp.take_along_axis(log_likelihood, taken[:, None], axis=1)[:, 0]",
         "test_belief_update.py::tried",
+    ),
+    Mutant(
+        "both numbers of a pair are one",
+        "prng",
+        "jr.key_data(jr.split(key, n))[:, -2:].T",
+        "jnp.stack([jr.key_data(jr.split(key, n))[:, -1]] * 2)",
+        "test_prng.py::pairs",
     ),
     Mutant(
         "the next episode keeps the states",
@@ -1037,7 +1044,7 @@ MUTANTS = [
     ),
     Mutant(
         "the next episode has the members' weights of each state",
-        "core",
+        "life",
         "if new.theta is not theta:",
         "if theta is None:",
         "test_bank.py::after_the_last_step",
@@ -1427,16 +1434,16 @@ MUTANTS = [
     ),
     Mutant(
         "ancestors are not followed",
-        "core",
-        "roots = roots[info.ancestors] if moves is None",
-        "roots = roots if moves is None",
+        "life",
+        "roots = memory.roots[info.ancestors]",
+        "roots = memory.roots",
         "test_ancestors.py::tags",
     ),
     Mutant(
         "particles without weight are ancestors",
-        "core",
-        "alive = jnp.where(jnp.isneginf(belief.log_weights), n, roots)",
-        "alive = jnp.where(jnp.isneginf(belief.log_weights), roots, roots)",
+        "life",
+        "num_distinct(jnp.where(jnp.isneginf(belief.log_weights), n, roots), n)",
+        "num_distinct(jnp.where(jnp.isneginf(belief.log_weights), roots, roots), n)",
         "test_ancestors.py::without_weight",
     ),
     Mutant(

@@ -31,6 +31,16 @@ def test_uniform_numbers_are_uniform():
     assert abs(chi_square - 99) < 4 * 14.07
 
 
+@pytest.mark.parametrize("made", [prng.key, jax.random.key], ids=["ours", "JAX's"])
+def test_pairs_of_uniform_numbers_are_uniform_and_independent(made):
+    n, cells = 40_000, 8
+    u = np.asarray(prng.uniform_pairs(made(3), n))
+    assert u.shape == (2, n) and u.min() >= 0 and u.max() < 1
+    seen = np.histogram2d(*u, bins=cells, range=[[0, 1], [0, 1]])[0]
+    chi2 = np.sum((seen - n / cells**2) ** 2) / (n / cells**2)  # 63 degrees of freedom
+    assert abs(chi2 - 63) < 4 * np.sqrt(2 * 63)
+
+
 def test_splits_folds_and_bits_do_not_collide():
     key = prng.key(3)
     split = jr.key_data(jr.split(key, 1000))

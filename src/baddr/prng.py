@@ -26,7 +26,7 @@ from jax.extend.random import define_prng_impl
 from jax.interpreters import batching, mlir
 from jaxtyping import Array, Float, Int, Key, UInt32
 
-STREAMS = 6  # raise it when a run of the same seed draws other numbers: it could not go on where it stopped
+STREAMS = 7  # raise it when a run of the same seed draws other numbers: it could not go on where it stopped
 ROUNDS = 13
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 UNROLLED = 8  # values of a running sum
@@ -174,6 +174,13 @@ beta, dirichlet, loggamma = map(_all_at_once, (jr.beta, jr.dirichlet, jr.loggamm
 def gamma(key: Key[Array, ""], alpha: Float[Array, "..."]) -> Float[Array, "..."]:
     """Gamma(alpha) variables; 0 where alpha is."""
     return jnp.where(alpha > 0, _all_at_once(jr.gamma)(key, jnp.where(alpha > 0, alpha, 1)), 0)
+
+
+def uniform_pairs(key: Key[Array, ""], n: int) -> Float[Array, "2 n"]:
+    """Two numbers in [0, 1) for each of n places, from both words of one cipher: as many keys are as random,
+    and cost half of what two draws do."""
+    words = jr.key_data(jr.split(key, n))[:, -2:].T
+    return (words >> 8).astype(jnp.float32) * jnp.float32(2.0**-24)
 
 
 def uniform_integers(key: Key[Array, ""], sizes: Int[np.ndarray, "..."]) -> Int[Array, "..."]:

@@ -13,6 +13,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, Key, UInt
 
 from baddr.posteriors.memory import Codes, Memory, Step
+from baddr.prng import uniform_pairs
 
 FEW_STATES = 8  # of which running sums are written out
 
@@ -90,7 +91,7 @@ def _row(key: Key[Array, ""], model: Tables, codes: Codes, row: UInt[Array, " st
 
     def backward(now: tuple[Paths, Array], x: tuple) -> tuple[tuple[Paths, Array], None]:
         (found, s), (step, t, before, after, free) = now, x
-        u = jr.uniform(jr.fold_in(key, t), (2, n))
+        u = uniform_pairs(jr.fold_in(key, t), n)
         before = jnp.where(step.first, start, before)
         s_next = jnp.where(free, draw(u[0], after), s)
         is_next = jnp.arange(S, dtype=jnp.int32)[:, None] == s_next[None]
