@@ -1,4 +1,4 @@
-"""A planner of your own: look a few steps ahead with random actions, and keep the averages.
+"""A planner of your own: try every action, followed by one action that is repeated, and keep the best.
 
 baddr run tiger --agent ba-pomcp --planner.kind examples/lookahead.py:make_planner
 """
@@ -14,8 +14,9 @@ from baddr import Plan, Planner
 
 
 class Lookahead(Planner):
-    """Every action is tried `rollouts` times: a particle by weight, the action, then random ones.
+    """An action is worth the mean return of doing it and then repeating the best second action.
 
+    All pairs of actions are tried on the same particles with the same random numbers, so luck favours none.
     The POMDP is the agent's: its state is (s, theta), so simulations learn as they go.
     """
 
@@ -27,26 +28,26 @@ class Lookahead(Planner):
         return jax.vmap(partial(self.one_run, pomdp))(keys, belief, steps_left)
 
     def one_run(self, pomdp, key, belief, steps_left):
-        keys = jr.split(key, (pomdp.num_actions, self.rollouts))
         actions = jnp.arange(pomdp.num_actions, dtype=jnp.int32)
         simulate = partial(self.simulate, pomdp, belief, steps_left)
-        returns = jax.vmap(lambda a, keys: jax.vmap(lambda key: simulate(a, key))(keys))(actions, keys)
+        many = jax.vmap(simulate, (None, None, 0))  # of one pair of actions
+        pairs = jax.vmap(jax.vmap(many, (None, 0, None)), (0, None, None))
+        returns = pairs(actions, actions, jr.split(key, self.rollouts)).mean(2)
         tried = jnp.full(actions.shape, float(self.rollouts))
-        steps = jnp.int32(self.rollouts * self.ahead * pomdp.num_actions)
-        return Plan(Q=returns.mean(1), N=tried, num_nodes=jnp.int32(1), num_steps=steps)
+        steps = jnp.int32(self.rollouts * self.ahead * pomdp.num_actions**2)
+        return Plan(Q=returns.max(1), N=tried, num_nodes=jnp.int32(1), num_steps=steps)
 
-    def simulate(self, pomdp, belief, steps_left, first, key):
-        """The discounted return of one simulation."""
+    def simulate(self, pomdp, belief, steps_left, first, second, key):
+        """The discounted return of one simulation, from a particle that is drawn by weight."""
 
         def step(carry, x):
-            s, goes_on = carry
+            s, alive = carry
             t, key = x
-            key_a, key_step = jr.split(key)
-            a = jnp.where(t == 0, first, jr.randint(key_a, (), 0, pomdp.num_actions, jnp.int32))
-            s_next, _ = pomdp.step(key_step, s, a)
-            r = jnp.where(goes_on, pomdp.reward(s, a, s_next), 0.0)
-            goes_on &= ~pomdp.is_terminal(s, a, s_next) & (t + 1 < steps_left)
-            return (s_next, goes_on), pomdp.discount ** t.astype(float) * r
+            a = jnp.where(t == 0, first, second)
+            s_next, _ = pomdp.step(key, s, a)
+            r = jnp.where(alive, pomdp.reward(s, a, s_next), 0.0)
+            alive &= ~pomdp.is_terminal(s, a, s_next) & (t + 1 < steps_left)
+            return (s_next, alive), pomdp.discount ** t.astype(float) * r
 
         key_s, key_steps = jr.split(key)
         start = belief.at(belief.sample(key_s)), jnp.bool_(True)

@@ -14,8 +14,20 @@ import baddr
 from baddr import prng
 from baddr.cli import main
 from baddr.domains import catalog
+from baddr.domains.battleship.settings import places
+from baddr.domains.battleship.view import believed_cells
 from baddr.domains.gridverse.settings import GridverseSettings
-from baddr.domains.render import FORMATS, Renderer, Scene, plain_names, render_episode, scenes_of, text_frame
+from baddr.domains.render import (
+    FORMATS,
+    TABLE,
+    Renderer,
+    Scene,
+    pixels,
+    plain_names,
+    render_episode,
+    scenes_of,
+    text_frame,
+)
 from baddr.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("unchecked")  # whole commands
@@ -137,6 +149,41 @@ def test_collision_avoidance_as_text():
     assert text_of("collision-avoidance", [1, 1, 1], [0, 0, 0], 0, [0, 0, 0], size=3) == (
         "  . . .\n  . . .\n  X . ."
     )
+
+
+def scene_of(name, belief=None, **settings):
+    """The start of an episode, or what `belief` says of it."""
+    domain, names = make(name, **settings)
+    s = domain.pomdp.initial_state(prng.key(0)).tolist()
+    return domain, Scene(s, s, None, None, belief, domain.pomdp.state_sizes, names, "title")
+
+
+def test_a_frame_is_as_high_as_its_drawing():
+    """The T-maze is flat, tiger is not; films ask for even numbers of pixels."""
+    flat, high = (
+        pixels(domain.renderer, scene).shape for domain, scene in map(scene_of, ("t-maze", "tiger"))
+    )
+    assert flat[0] < 0.6 * high[0] and flat[1] == high[1]
+    assert not [n for n in (*flat[:2], *high[:2]) if n % 2]
+
+
+def test_a_belief_that_was_rounded_to_more_than_one_is_drawn():
+    certain = lambda sizes: [[1 + 2.4e-7] + [0.0] * (n - 1) for n in sizes]
+    for name in EPISODES:
+        domain, scene = scene_of(name)
+        pixels(domain.renderer or TABLE, scene._replace(belief=certain(scene.state_sizes)))
+
+
+def test_battleship_shows_where_ships_are_believed_to_lie():
+    """Of 2 x 2 cells: a ship of two lies in the first row, or in the first column, or is not put yet."""
+    _, scene = scene_of("battleship", size=2, ships=(2,))
+    assert scene.state_sizes[0] == 5
+    at = [places(2, 2).index(cells) for cells in ((0, 1), (0, 2))]
+    marginal = [0.1, 0.0, 0.0, 0.0, 0.0]
+    marginal[1 + at[0]], marginal[1 + at[1]] = 0.6, 0.3
+    found = believed_cells(scene._replace(belief=[marginal, *[[1.0, 0.0]] * 4]))
+    assert found == pytest.approx([0.9, 0.6, 0.3, 0.0])
+    assert believed_cells(scene) == [0.0] * 4
 
 
 def test_a_domain_of_ones_own_is_a_table_or_draws_itself(tmp_path):

@@ -330,10 +330,13 @@ def browser(tmp_path_factory):
     process = subprocess.Popen(
         [driver, f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    address = f"http://127.0.0.1:{port}"
+    address, opened = f"http://127.0.0.1:{port}", None
     try:
-        yield _opened(address, chromium, str(tmp_path_factory.mktemp("profile")))
+        opened = _opened(address, chromium, str(tmp_path_factory.mktemp("profile")))
+        yield opened
     finally:
+        if opened is not None:
+            opened.ask("DELETE", "")  # or Chromium outlives its driver
         process.terminate()
         process.wait(30)
 

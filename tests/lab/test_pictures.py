@@ -12,7 +12,7 @@ from baddr.cli.summary import in_a_sentence
 from baddr.domains.catalog import DOMAINS, entry
 from baddr.errors import UserError
 from baddr.lab import plots
-from baddr.lab.reference import Estimated, Optimum, References
+from baddr.lab.reference import Estimated, Line, Optimum, References
 from baddr.lab.statistics import quarters
 
 
@@ -60,11 +60,16 @@ def test_a_run_shows_its_curve_its_references_and_the_belief_below(monkeypatch, 
     kept = texts(monkeypatch)
     tiger = entry("tiger")
     names = tiger.names(tiger.settings)
-    lines = [("planning with the prior only", 0.97)]
+    lines = [("planning with the prior only", 0.97), Line("planning on the truth", 3.8, 0.3)]
     plots.plot_run(learned(), "a title", [tmp_path / "x.png"], names, (3.77, 3.77), lines)
     curve, belief = kept[0].axes[:2]
     labels = [text.get_text() for text in curve.get_legend().get_texts()]
-    assert labels == ["a title (6 runs)", "planning with the prior only: 0.97", "optimum: 3.77"]
+    assert labels == [
+        "a title (6 runs)",
+        "planning with the prior only: 0.97",
+        "planning on the truth: 3.8 ± 0.3",
+        "optimum: 3.77",
+    ]
     assert curve.get_title() == "a title" and "discounted return" in curve.get_ylabel()
     assert "truth: 0.85" in [text.get_text() for text in belief.get_legend().get_texts()]
     assert belief.get_ylabel().startswith("p(hear the good door)") and curve.get_xlim() == belief.get_xlim()

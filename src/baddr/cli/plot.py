@@ -4,11 +4,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from baddr.cli.options import Debug, Folders, Reference, Trust
 from baddr.cli.parse import parse
 from baddr.errors import UserError
 from baddr.lab.output import in_line
+
+if TYPE_CHECKING:
+    from baddr.lab.reference import Line
 
 
 @dataclass(frozen=True)
@@ -68,13 +72,13 @@ def line_of(text: str) -> tuple[str, float]:
     return name, number
 
 
-def all_of(folders: Sequence[Path], trust: bool) -> list[tuple[str, float]]:
+def all_of(folders: Sequence[Path], trust: bool) -> list["Line"]:
     """What planning with the prior only and on the truth are worth, as the first result's planner has it."""
     from baddr.files.store import Folder
     from baddr.lab.experiment import of_folder
     from baddr.lab.reference import references
 
-    return [(line.name, line.value) for line in references(of_folder(Folder(folders[0]), trust)).lines()]
+    return references(of_folder(Folder(folders[0]), trust)).lines()
 
 
 def reference_of(folders: Sequence[Path], trust: bool = False) -> tuple[float, float]:

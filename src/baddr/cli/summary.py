@@ -52,8 +52,7 @@ def finish(experiment: AnyExperiment, folder: Folder, failures: list[Any], refer
         names = entry(experiment.name).names(experiment.domain)
         compared = references_of(experiment, reference)
         paths = [folder.path / "curve.png", folder.path / "curve.svg"]
-        lines = [(line.name, line.value) for line in compared.lines()]
-        plot_run(results, title, paths, names, compared.optimum, lines)
+        plot_run(results, title, paths, names, compared.optimum, compared.lines())
         plot_belief(results, title, folder.path / "belief.png", names)
         plot_histograms(results, title, folder.path, names)
         print(summary(experiment, folder, results))

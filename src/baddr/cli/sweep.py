@@ -122,6 +122,7 @@ def _compare_parts(root: Path, parts: list[Any], level: float | None) -> None:
     """A sweep's table and picture."""
     from baddr.lab import sweep
     from baddr.lab.plots import plot_curves
+    from baddr.lab.results import title_of
     from baddr.lab.statistics import compare, default_window
 
     results = sweep.results_of(parts)
@@ -130,5 +131,6 @@ def _compare_parts(root: Path, parts: list[Any], level: float | None) -> None:
     rows = compare(results, last, level, default_window(shortest))
     print(f"\ndiscounted returns; final: the last {last} episodes")
     print("\n".join(sweep.table(parts, list(rows.values()), level)))
-    plot_curves(results, "", [root / "curves.png"])
+    title = f"{title_of([part.folder.path for part in parts])}, by {', '.join(parts[0].combination)}"
+    plot_curves(results, title, [root / "curves.png"])
     print(f"all curves: {root / 'curves.png'}")

@@ -21,6 +21,7 @@ FORMATS = (".gif", ".png", ".txt")
 MILLISECONDS, LAST_MILLISECONDS = 700, 2500  # that a frame of an animation stays, and the last one
 COLUMNS = 5  # of a sheet
 DPI = 90
+FRAME, TITLE = (4.8, 4.4), 0.53  # inches: width and greatest height, and what the title takes of that
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, ORANGE, GREEN, YELLOW, GREY, DARK = "#0072B2", "#D55E00", "#009E73", "#F0E442", "#BBBBBB", "#444444"
@@ -129,7 +130,7 @@ def _figure(columns: int = 1, rows: int = 1, layout: Any = None) -> tuple[Any, l
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.8 * columns, 4.4 * rows), layout=layout, dpi=DPI)
+    figure = Figure(figsize=(FRAME[0] * columns, FRAME[1] * rows), layout=layout, dpi=DPI)
     FigureCanvasAgg(figure)
     return figure, list(figure.subplots(rows, columns, squeeze=False).flat)
 
@@ -141,12 +142,23 @@ def _draw(axes: Any, renderer: Renderer, scene: Scene) -> None:
     axes.set_title(scene.title, fontsize=10)
 
 
-def pixels(renderer: Renderer, scene: Scene) -> np.ndarray:
-    """One frame: [height, width, 3], of bytes."""
-    figure, (axes,) = _figure()
-    figure.subplots_adjust(0.02, 0.02, 0.98, 0.88)
+def _draw_frame(figure: Any, axes: Any, renderer: Renderer, scene: Scene) -> None:
+    """A frame as high as the drawing needs it, below two lines of title."""
     _draw(axes, renderer, scene)
+    width, height = FRAME
+    if axes.get_aspect() != "auto":
+        (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+        height = min(height, TITLE + 0.96 * width * abs((high - low) / (right - left)))
+    height = 2 * round(height * DPI / 2) / DPI  # an even number of pixels, which films ask for
+    figure.set_size_inches(width, height)
+    figure.subplots_adjust(0.02, 0.02, 0.98, 1 - TITLE / height)
     figure.canvas.draw()
+
+
+def pixels(renderer: Renderer, scene: Scene) -> np.ndarray:
+    """One frame: [height, width, 3], of bytes. Those of one domain are equally high."""
+    figure, (axes,) = _figure()
+    _draw_frame(figure, axes, renderer, scene)
     return np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()
 
 
@@ -154,11 +166,9 @@ def _animation(renderer: Renderer, scenes: Sequence[Scene]) -> bytes:
     from PIL import Image
 
     figure, (axes,) = _figure()
-    figure.subplots_adjust(0.02, 0.02, 0.98, 0.88)  # the same in every frame
     frames = []
     for scene in scenes:
-        _draw(axes, renderer, scene)
-        figure.canvas.draw()
+        _draw_frame(figure, axes, renderer, scene)
         pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]
         frames.append(Image.fromarray(pixels).quantize(128, dither=Image.Dither.NONE))
     buffer = io.BytesIO()
@@ -183,10 +193,11 @@ def _sheet(renderer: Renderer, scenes: Sequence[Scene]) -> bytes:
 def cell(
     axes: Any, x: float | int, y: float | int, colour: str, alpha: float = 1.0, edge: str = "none"
 ) -> None:
-    """The unit square around (x, y)."""
+    """The unit square around (x, y). `alpha` may be a probability that was rounded to a little above 1."""
     from matplotlib.patches import Rectangle
 
-    axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, alpha=alpha, edgecolor=edge))
+    square = Rectangle((x - 0.5, y - 0.5), 1, 1, facecolor=colour, edgecolor=edge, alpha=min(alpha, 1.0))
+    axes.add_patch(square)
 
 
 def frame(axes: Any, left: float, right: float, low: float, high: float) -> None:

@@ -26,7 +26,7 @@ LEGEND_WIDTH = 92  # letters beside each other, with six for each line that they
 FORMATS = (".png", ".svg", ".pdf")
 NOTHING = Names((), (), ())
 
-Line = tuple[str, float]  # a reference: its name and its value
+Line = tuple[str, float] | tuple[str, float, float]  # a reference: its name, its value, its standard error
 
 
 def plot_curves(
@@ -92,10 +92,11 @@ def _draw_curves(
         axes.plot(curve.episode, curve.mean, style, color=colour, marker=marker, label=f"{name} ({runs})")
         axes.fill_between(curve.episode, curve.low, curve.high, color=colour, alpha=0.2, linewidth=0)
         bands |= bool(np.isfinite(curve.low).any())
-    for i, (name, value) in enumerate(lines):
+    for i, (name, value, *error) in enumerate(lines):
         colour = COLOURS[(len(results) + i) % len(COLOURS)]
         style: Any = LINES[i % len(LINES)]
-        axes.axhline(value, color=colour, linestyle=style, linewidth=1.2, label=f"{name}: {value:.3g}")
+        said = f"{name}: {value:.3g}" + (f" ± {error[0]:.2g}" if error and error[0] else "")
+        axes.axhline(value, color=colour, linestyle=style, linewidth=1.2, label=said)
     if optimum is not None:
         draw_optimum(axes, optimum)
     smoothing = "" if window == 1 else f" (each point: the mean of {window})"

@@ -49,7 +49,7 @@ def _run(experiment: AnyExperiment, folder: Folder, progress: Any, engine: Any, 
     results = load_results(folder.path)
     if len(results["run"]):
         paths = [folder.path / "curve.png", folder.path / "curve.svg"]
-        plot_curves({experiment.title: results}, "", paths)
+        plot_curves({experiment.title: results}, experiment.title, paths)
 
 
 def time_steps(experiment: AnyExperiment, progress: Any) -> dict[str, Any]:

@@ -25,8 +25,9 @@ def draw(axes: Any, scene: Scene) -> None:
     axes.plot([here], [0], "o", color=DARK, markersize=7)
     if scene.o is not None:
         axes.plot([scene.o[0]], [-1.2], "^", color=ORANGE, markersize=7)
-        axes.text(n / 2, -3.2, "orange: where it seems to be", ha="center", fontsize=9)
-    frame(axes, -0.8, n - 0.2, -n / 3, n / 3)
+    words = "green: the goal, dark: the agent, orange: where it seems to be, blue: believed"
+    axes.text(n / 2, -n / 8, words, ha="center", va="center", fontsize=8)
+    frame(axes, -0.8, n - 0.2, -n / 6, n / 4 + 1)
 
 
 RENDERER = Renderer(text, draw)

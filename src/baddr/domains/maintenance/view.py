@@ -22,9 +22,10 @@ def draw(axes: Any, scene: Scene) -> None:
         axes.text(i, 0, name, ha="center", va="center", fontsize=9)
         if scene.belief is not None:
             axes.text(i, -0.8, f"{scene.belief[0][i]:.2f}", ha="center", color=BLUE, fontsize=9)
+    axes.text(1.5, -1.35, "blue: believed", ha="center", fontsize=9)
     if scene.o is not None:
         axes.text(1.5, 1.0, scene.names.observation[0][1][scene.o[0]], ha="center", fontsize=11)
-    frame(axes, -0.8, 3.8, -1.6, 1.8)
+    frame(axes, -0.8, 3.8, -1.6, 1.5)
 
 
 RENDERER = Renderer(text, draw)

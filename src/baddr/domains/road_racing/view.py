@@ -29,14 +29,15 @@ def draw(axes: Any, scene: Scene) -> None:
             cell(axes, d, y, "#F2F2F2", edge="white")
             if scene.belief is not None:
                 cell(axes, d, y, BLUE, 0.75 * scene.belief[1 + i][d])
-        axes.text(-1.75, y, str(i), va="center", ha="center", fontsize=9, color=DARK)
+        axes.text(-1.55, y, f"lane {i}", va="center", ha="right", fontsize=9, color=DARK)
         _car(axes, distance, y, ORANGE)
     _car(axes, -0.95, lanes - 1 - lane, GREEN)
     for d in range(FARTHEST + 1):
         axes.text(d, -0.8, str(d), ha="center", va="center", fontsize=9, color=DARK)
     seen = "" if scene.o is None else f"seen: {scene.o[0]} ahead.  "
-    axes.text(2, -1.5, f"{seen}blue: believed", ha="center", va="center", fontsize=9)
-    frame(axes, -2.1, FARTHEST + 0.7, -1.9, lanes - 0.3)
+    axes.text(2.5, -1.35, "cells ahead", ha="center", va="center", fontsize=9, color=DARK)
+    axes.text(2.5, -2.0, f"{seen}blue: believed", ha="center", va="center", fontsize=9)
+    frame(axes, -2.8, FARTHEST + 0.7, -2.4, lanes - 0.3)
 
 
 def _car(axes: Any, x: float | int, y: float | int, colour: str) -> None:

@@ -28,10 +28,9 @@ def draw(axes: Any, scene: Scene) -> None:
             p = scene.belief[1][arm]
             axes.text(n - 2.8, y, f"believed {p:.2f}", ha="center", va="center", color=BLUE, fontsize=9)
     axes.plot([position], [0], "o", color=DARK, markersize=10)
-    if scene.o is not None:
-        saw = f"saw {scene.names.observation[0][1][scene.o[0]]}"
-        axes.text((n - 1) / 2, -2.2, saw, ha="center", fontsize=10)
-    frame(axes, -0.8, n - 0.2, -n / 2, n / 2)
+    saw = "" if scene.o is None else f"saw {scene.names.observation[0][1][scene.o[0]]}.  "
+    axes.text((n - 1) / 2, -2.2, f"{saw}yellow: the cue, green: the treat", ha="center", fontsize=9)
+    frame(axes, -0.8, n - 0.2, -2.6, 1.8)
 
 
 RENDERER = Renderer(text, draw)

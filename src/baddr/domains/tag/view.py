@@ -32,8 +32,10 @@ def draw(axes: Any, scene: Scene) -> None:
     axes.plot([u], [v], "o", color=ORANGE, markersize=12)
     axes.plot([x], [y], "s", color=DARK, markersize=7)
     across, up = (max(at[i] for at in found) for i in range(2))
-    axes.text(across / 2, -1.1, "dark: the robot; orange: the opponent", ha="center", fontsize=9)
-    frame(axes, -0.8, across + 0.8, -1.5, max(up, across * 0.6) + 0.8)
+    axes.text(
+        across / 2, -1.1, "dark: the robot, orange: the opponent, blue: believed", ha="center", fontsize=9
+    )
+    frame(axes, -0.8, across + 0.8, -1.5, up + 0.8)
 
 
 RENDERER = Renderer(text, draw)
