@@ -30,7 +30,7 @@ from baddr.paper.figures.figure import Curve, Figure, Sizes, part_name
 from baddr.paper.folder import Reproduction, Request
 from baddr.paper.page import to_html, to_markdown
 from baddr.paper.reached import reached
-from baddr.paper.report import MARKS, report
+from baddr.paper.report import MARKS, in_short, report
 from baddr.paper.returns import difference, gain, level, trend
 from baddr.paper.scores import final_return, scores
 
@@ -309,9 +309,15 @@ def test_what_the_other_figures_draw():
     assert [list(s.x) for s in models.series] == [[1, 8], [1, 8, 128]]
     assert [s.style[1] for s in models.series] == ["-", ":"], "BADDr solid, filtering dotted"
     one, everyone = panels["i"]
-    assert [s.label for s in one.series] == ["after 1", "after 5", "after 10", "after 20", "after 40"]
+    assert [s.label for s in one.series] == [f"after episode {n}" for n in (1, 5, 10, 20, 40)]
     assert one.lines == ((0.85, "truth: 0.85"),) and one.series[0].y == pytest.approx(np.ones(20))
     assert everyone.heat is not None and everyone.heat[2].shape == (20, 40)
+    mean, truth = everyone.series
+    assert (
+        mean.label.startswith("mean of the belief")
+        and truth.label == "truth: 0.85"
+        and set(truth.y) == {0.85}
+    )
 
 
 # The report.
@@ -341,6 +347,22 @@ def page(tmp_path_factory) -> Path:
     (folder / "report.md").write_text(to_markdown(document))
     (folder / "report.html").write_text(to_html(document, lambda name: (folder / name).read_bytes()))
     return folder / "report.html"
+
+
+@pytest.mark.parametrize(
+    "verdicts, small, said",
+    [
+        ("uuu", 3, "None of the 3 claims of the paper can be judged: the experiment is too small; `--preset"),
+        ("hn", 0, "Of 2 claims of the paper, 1 held and 1 did not."),
+        ("hu", 0, "Of 2 claims of the paper, 1 held and 0 did not. 1 stayed undecided: "),
+        ("hu", 1, "Of 2 claims of the paper, 1 held and 0 did not. The other 1 cannot be judged: "),
+    ],
+)
+def test_the_report_starts_with_a_plain_sentence(verdicts, small, said):
+    word = {"h": "held", "n": "not held", "u": "undecided"}
+    few = ["7 of 8 runs" if i >= len(verdicts) - small else "" for i in range(len(verdicts))]
+    claims = [{"verdict": word[v], "too_small": why} for v, why in zip(verdicts, few, strict=True)]
+    assert in_short(Request(), {"a": {"claims": claims}}).startswith(said)
 
 
 def test_the_report_needs_nothing_else(page):

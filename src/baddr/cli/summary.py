@@ -27,7 +27,8 @@ def _how_long(estimate: dict[str, Any]) -> str:
 
     about = said(estimate["seconds"])
     if estimate["measured"]:
-        return f"about {about}: {estimate['measured']}. Nothing was written."
+        most = "at most " * estimate["longest"]
+        return f"{most}about {about}: {estimate['measured']}. Nothing was written."
     return f"roughly {about} after training and compilation (a rule of thumb). Nothing was run."
 
 

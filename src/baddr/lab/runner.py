@@ -184,11 +184,11 @@ def estimate(
     at_a_time = experiment.chunk_size * min(place.workers, len(plan))
     kept = at_a_time if experiment.keep_beliefs == "no" else experiment.runs
     together, horizon = min(place.workers, len(plan)), domain.pomdp.horizon
-    takes, how = seconds(experiment, horizon, place.platform) / together, ""
+    takes, how, longest = seconds(experiment, horizon, place.platform) / together, "", False
     if measured and isinstance(engine, Local):
         found = pace(experiment, built, horizon, together)
         size = experiment.episodes, -(-len(plan) // together)
-        takes, how = found.seconds(*size), found.text(*size)
+        takes, how, longest = found.seconds(*size), found.text(*size), not found.known
         refuse_time(takes, experiment.runs)
     return {
         "device": place.platform,
@@ -198,6 +198,7 @@ def estimate(
         "disk_bytes": KEPT * built.life.bytes_of_state() * kept,
         "seconds": takes,
         "measured": how,
+        "longest": longest,  # the time is that of episodes that last until the horizon
         "engine": resources,
     }
 

@@ -2,6 +2,7 @@
 
 import base64
 import html
+import re
 from collections.abc import Callable
 
 from baddr.paper.report import MARKS, Block
@@ -44,6 +45,7 @@ def _html_block(block: Block, picture: Callable[[str], bytes]) -> str:
     if kind == "list":
         return f"<ul>{''.join(f'<li>{html.escape(text)}</li>' for text in content[0])}</ul>"
     text = html.escape(content[0])
+    text = text if kind == "code" else re.sub("`([^`]+)`", r"<code>\1</code>", text)
     return {
         "code": f"<pre>{text}</pre>",
         "note": f'<p class="note">{text}</p>',

@@ -154,18 +154,21 @@ def _histograms(curve: Any, data: Data) -> list[Panel]:
     for episode, colour, line in zip(episodes, shades, ("-", "--", "-.", "-", "-"), strict=False):
         density = run[:, episode - 1] * len(bins)
         style = (colour, line, "")
-        series.append(Series(f"after {episode}", centres, density, density, density, style))
+        series.append(Series(f"after episode {episode}", centres, density, density, density, style))
     truth = curve.experiment.domain.accuracy
     lines = ((truth, f"truth: {truth:g}"),)
     middle = accuracy(results, "accuracy_mean").table
     episode = 1.0 + np.arange(middle.shape[1])
     mean = np.nanmean(middle, axis=0)
-    path = Series("mean", episode, mean, mean, mean, ("#D55E00", "-", ""))
+    path = Series(f"mean of the belief: {mean[-1]:.3g}", episode, mean, mean, mean, ("#E69F00", "-", ""))
+    level = np.full(2, truth)
+    ends = np.array([0.5, len(mean) + 0.5])
+    line = Series(f"truth: {truth:g}", ends, level, level, level, ("#D55E00", "--", ""))
     edges = 0.5 + np.arange(mass.shape[1] + 1), np.linspace(0, 1, len(bins) + 1)
     title = f"all runs, {curve.models} network{'s' * (curve.models > 1)}"
     return [
         Panel("one run", "p(hear the good door) under the belief", "density", series, lines=lines),
-        Panel(title, "episode", "p(hear the good door)", [path], heat=(*edges, mass * len(bins))),
+        Panel(title, "episode", "p(hear the good door)", [path, line], heat=(*edges, mass * len(bins))),
     ]
 
 
@@ -260,6 +263,7 @@ def _draw_panel(panel: Panel, ax: Any, canvas: Any) -> None:
     if panel.rows:
         ax.set_yticks(range(len(panel.rows)), panel.rows)
         ax.set_ylim(-0.6, len(panel.rows) - 0.4)
+    ax.spines[["top", "right"]].set_visible(False)
     if panel.heat is None:
         ax.grid(alpha=0.3)
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14)}

@@ -23,7 +23,7 @@ def report(
     """What was claimed and what was found, figure after figure, and how it was made."""
     figures = request.chosen
     name = "all figures and tables" if "all" in request.figures else ", ".join(f.name for f in figures)
-    blocks: list[Block] = [("h1", f"BADDr reproduced: {name}"), ("note", _in_short(request, found))]
+    blocks: list[Block] = [("h1", f"BADDr reproduced: {name}"), ("note", in_short(request, found))]
     blocks += [("p", _opening(request, manifest)), *_overview(found)]
     for figure in figures:
         blocks += _figure(figure, found[figure.name])
@@ -36,26 +36,26 @@ def _opening(request: Any, manifest: dict[str, Any]) -> str:
     hardware = manifest["hardware"]
     return (
         "Katt et al., BADDr: Bayes-Adaptive Deep Dropout RL for POMDPs (AAMAS 2022), run again with baddr "
-        f"{manifest['baddr']} {size[request.preset]}. Begun {manifest['started'][:10]} on "
+        f"{manifest['baddr']} {size[request.preset]}. Started {manifest['started'][:10]} on "
         f"{hardware['cores']} cores ({hardware['processor']}), device {manifest['device']}, "
         f"{duration(manifest['wall_seconds'])} in all. Returns are discounted by .95."
     )
 
 
-def _in_short(request: Any, found: dict[str, dict[str, Any]]) -> str:
+def in_short(request: Any, found: dict[str, dict[str, Any]]) -> str:
     """What came of it, in a plain sentence or two."""
     claims = [claim for scores in found.values() for claim in scores["claims"]]
     verdicts = [claim["verdict"] for claim in claims]
     small = sum(bool(claim["too_small"]) for claim in claims)
-    judged = len(claims) - small
+    too_small = "the experiment is too small"
+    too_small += "; `--preset paper` has the sizes that they need." if request.preset == "quick" else "."
+    if small and small == len(claims):
+        return f"None of the {small} claims of the paper can be judged: {too_small}"
     held, failed, open_ = (verdicts.count(verdict) for verdict in MARKS)
-    said = f"Of {len(claims)} claims of the paper this could judge {judged}: {held} held, {failed} did not"
-    both = "the interval, with disasters that were not seen, reaches to both sides."
-    said += f", and for {open_ - small} {both}" if open_ - small else "."
-    if small:
-        said += f" For the other {small} the experiment is too small"
-        said += "; `--preset paper` has the sizes that they need." if request.preset == "quick" else "."
-    return said
+    said = f"Of {len(claims)} claims of the paper, {held} held and {failed} did not."
+    if open_ - small:
+        said += f" {open_ - small} stayed undecided: their intervals reach to both sides of the bound."
+    return f"{said} The other {small} cannot be judged: {too_small}" if small else said
 
 
 def _overview(found: dict[str, dict[str, Any]]) -> list[Block]:
