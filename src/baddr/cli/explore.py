@@ -92,12 +92,15 @@ def _check(port: int) -> None:
 
 
 def _sessions(experiment: Any, domain: Any) -> Any:
-    """What starts a session, compiled by a first one, and the names of what it shows."""
+    """What starts a session, and the names of what it shows. A first session compiles what readers do."""
     from baddr.lab.build import build_agent
     from baddr.lab.explore.session import Inside, Session
 
     inside = Inside(build_agent(experiment, domain), domain)
-    Session(inside).act(0)
+    first = Session(inside)
+    first.act(0)
+    first.next_episode()
+    first.view()
     return lambda seed: Session(inside, seed), inside.names
 
 

@@ -177,7 +177,7 @@ function modelPanel(model, id = "models", title = "Belief over models") {
     if (own && list.length > 1) parts.push(histogram(own, trueValue(known, 0)));
   }
   if (!parts.length) parts.push(note("This domain says nothing about its models in words or numbers."));
-  else parts.push(el("p", { class: "muted" }, "Black: the mean. ", el("span", { class: "red" }, "Red: the truth"), ", which the agent does not know."));
+  else parts.push(el("p", { class: "muted" }, "Dashed: the mean. ", el("span", { class: "red" }, "Red: the truth"), ", which the agent does not know."));
   return panel(id, title, ...parts);
 }
 function modelLine(name, mean, sd, real, most, drawn) {
