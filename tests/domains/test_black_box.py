@@ -13,6 +13,7 @@ import pytest
 
 from baddr import prng
 from baddr.domains import Domain, from_environment, from_gymnasium, from_simulators
+from baddr.domains.callback import BlackBox, Call
 from baddr.domains.check import structure_problems
 from baddr.domains.finite import Finite
 from baddr.domains.sparse import SparseFinite
@@ -233,3 +234,20 @@ def test_one_network_for_all_simulators_learns_them_too(tmp_path, name):
     agent.observe(0)
     pairs = zip(jax.tree.leaves(before), jax.tree.leaves(agent.belief.states.theta), strict=True)
     assert any(not np.array_equal(x, y) for x, y in pairs)
+
+
+def test_a_batch_is_its_steps_and_one_call(monkeypatch):
+    """JAX calls Python once for a batch with two axes, and every step is as it is alone."""
+    calls = []
+    inner = Call.__call__
+    monkeypatch.setattr(Call, "__call__", lambda self, *given: calls.append(given) or inner(self, *given))
+    draw = lambda rng, s, a: (int(rng.integers(5)), int(rng.integers(2)))
+    box = BlackBox(jnp.int32(0), (draw,), (5,), (2,))
+    step = lambda key, s, a: box.step(key, s, a)
+    keys, s, a = jr.split(prng.key(0), (3, 4)), jnp.ones((3, 4, 1), jnp.int32), jnp.zeros((3, 4), jnp.int32)
+    s_next, o = jax.block_until_ready(jax.vmap(jax.vmap(step))(keys, s, a))
+    assert len(calls) == 1 and s_next.shape == o.shape == (3, 4, 1) and len(set(s_next.ravel().tolist())) > 1
+    for i in range(3):
+        for j in range(4):
+            alone = step(keys[i, j], s[i, j], a[i, j])
+            assert (alone[0].tolist(), alone[1].tolist()) == (s_next[i, j].tolist(), o[i, j].tolist())

@@ -27,9 +27,18 @@ class Call:
     observation_sizes: tuple[int, ...]
 
     def __call__(self, seed: Any, number: Any, s: Any, a: Any) -> tuple[np.ndarray, np.ndarray]:
-        rng = np.random.default_rng(np.asarray(seed).ravel().tolist())
-        i = int(number) if int(number) != ANY else int(rng.integers(len(self.steps)))
-        s_next, o = self.steps[i](rng, np.array(s, np.int64), int(a))
+        """A batch of steps, since a call from JAX costs far more than a step: all have its leading axes."""
+        batch, rows = np.shape(a), lambda x: np.reshape(np.asarray(x), (-1, np.shape(x)[-1]))
+        seeds, numbers, actions = rows(seed).tolist(), np.ravel(number).tolist(), np.ravel(a).tolist()
+        states = rows(s).astype(np.int64)
+        found = [self.one(*each) for each in zip(seeds, numbers, states, actions, strict=True)]
+        s_next, o = (np.array(vectors, np.int32).reshape(*batch, -1) for vectors in zip(*found, strict=True))
+        return s_next, o
+
+    def one(self, seed: list[int], number: int, s: np.ndarray, a: int) -> tuple[np.ndarray, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        i = number if number != ANY else int(rng.integers(len(self.steps)))
+        s_next, o = self.steps[i](rng, s.copy(), a)
         return _vector("state", s_next, self.state_sizes), _vector("observation", o, self.observation_sizes)
 
 
@@ -49,7 +58,7 @@ class BlackBox(Dynamics):
         )
         given = jr.key_data(key), self.number, s, a
         call = Call(self.steps, self.state_sizes, self.observation_sizes)
-        return jax.pure_callback(call, shapes, *given, vmap_method="sequential")
+        return jax.pure_callback(call, shapes, *given, vmap_method="broadcast_all")
 
     def observation_log_prob(self, s: State, a: Action, s_next: State, o: Observation) -> Scalar:
         return jnp.float32(jnp.nan)

@@ -66,6 +66,7 @@ async function goTo(where) {
 }
 
 // Names.
+const many = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
 const fixed = (x, digits = 3) => x === null || x === undefined ? "" : Number(x).toFixed(digits);
 const percent = p => p > 0 && p < .0005 ? "< 0.1 %" : `${(100 * p).toFixed(1)} %`;
 const isNumber = text => /^[+-]?\d+(\.\d+)?$/.test(text);
@@ -177,7 +178,7 @@ function modelPanel(model, id = "models", title = "Belief over models") {
     if (own && list.length > 1) parts.push(histogram(own, trueValue(known, 0)));
   }
   if (!parts.length) parts.push(note("This domain says nothing about its models in words or numbers."));
-  else parts.push(el("p", { class: "muted" }, "Dashed: the mean. ", el("span", { class: "red" }, "Red: the truth"), ", which the agent does not know."));
+  else parts.push(el("p", { class: "muted" }, el("span", { class: "red" }, "Red: the truth"), ", which the agent does not know. The other line is the mean."));
   return panel(id, title, ...parts);
 }
 function modelLine(name, mean, sd, real, most, drawn) {
@@ -229,7 +230,7 @@ function planPanel() {
 function actionLine(a, best, where) {
   const plan = view.plan, q = plan.Q[a], top = plan.upper ? plan.upper[a] : q, ahead = view.outlook && view.outlook[a];
   const name = actionName(a) + (best ? " ★" : ""), said = plan.upper ? `${fixed(q, 2)} to ${fixed(top, 2)}` : fixed(q, 2);
-  const effort = view.tree ? `${view.tree.below[a]} expansions` : `${plan.visits[a]} visits`;
+  const effort = view.tree ? many(view.tree.below[a], "expansion") : many(plan.visits[a], "visit");
   const head = about.folder ? el("span", { class: "name" }, name)
     : el("button", { id: `act-${a}`, class: best ? "best" : "", title: `do this${a < 9 ? ` (key ${a + 1})` : ""}`, onclick: () => act(a) }, name);
   const value = el("div", { class: "row", title: `${actionName(a)}: worth ${said}; ${effort}` }, head,
