@@ -8,7 +8,7 @@ import pytest
 from baddr.cli import main
 from baddr.cli.example import EXAMPLES
 from baddr.cli.plot import line_of
-from baddr.cli.summary import in_a_sentence
+from baddr.cli.summary import _about_prior, in_a_sentence
 from baddr.domains.catalog import DOMAINS, entry
 from baddr.errors import UserError
 from baddr.lab import plots
@@ -138,3 +138,9 @@ def test_examples_come_with_the_package(tmp_path, monkeypatch, capsys):
     assert code("maintainance") == 2 and "maintenance.py" in capsys.readouterr().err
     there = (Path(__file__).parents[2] / "examples").glob("*.p*")
     assert {path.name for path in there} == set(EXAMPLES)
+
+
+def test_the_summary_does_not_know_how_well_networks_fit_a_black_box():
+    said = lambda *gaps: _about_prior({"prior": {"gap": list(gaps)}})[0]
+    assert "unknown" in said(float("nan")) and "nan" not in said(float("nan"))
+    assert said(0.1, 0.2).endswith("0.2000 nats above the entropy floor at most")

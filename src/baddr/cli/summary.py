@@ -129,6 +129,8 @@ def summary(experiment: AnyExperiment, folder: Folder, results: dict[str, Any]) 
 def _about_prior(manifest: dict[str, Any]) -> list[str]:
     if not (gaps := gaps_of(manifest)):
         return []
+    if any(gap != gap for gap in gaps):  # NaN: black boxes, of which nobody knows the entropy
+        return [f"  prior: {len(gaps)} network(s); how well they fit is unknown (black boxes)"]
     if "distance" in manifest["prior"]:  # of one network, for many simulators
         half = len(gaps) // 2
         inside, edge = (sum(part) / max(len(part), 1) for part in (gaps[:half], gaps[half:]))
