@@ -281,6 +281,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 OUTSIDE = {
     "make": "sets up .venv, and takes minutes; that its target exists is tested",
     "python": "a program of its own, minutes; that its file exists is tested",
+    "pip": "installs baddr, as the tests' own environment was",
     "ray": "starts or stops a cluster",
     "export": "sets what a cluster's machines have in common",
 }
