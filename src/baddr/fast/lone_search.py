@@ -19,7 +19,7 @@ from baddr.core.particles import Particles
 from baddr.core.planner import Plan
 from baddr.core.pomdp import POMDP, Dynamics
 from baddr.fast.dropout_models import DropoutModels
-from baddr.fast.models import FrozenModels
+from baddr.fast.models import FrozenModels, PartialModels
 from baddr.planners.children import IN_PLACE, no_children
 from baddr.planners.round_trip import Path, Tree, back_up_level, must_try, node_or_spare
 from baddr.planners.simulation import (
@@ -125,10 +125,18 @@ def cut_out(problem: Problem, belief: Particles, draw: PyTree) -> PyTree:
     for all steps."""
     draw = jax.tree.map(lambda x: x[0], draw)
     models: Any = getattr(problem.pomdp, "models", None)
-    inner = models.inner if isinstance(models, FrozenModels) else models
-    if isinstance(draw, Dynamics) or not problem.samples_roots or not isinstance(inner, DropoutModels):
+    if isinstance(draw, Dynamics) or not problem.samples_roots or not has_networks(models):
         return draw
     return models.dynamics(belief.states.theta, *draw)
+
+
+def has_networks(models: Any) -> bool:
+    """Whether a particle has networks of its own, for one half of D at least."""
+    if isinstance(models, FrozenModels):
+        return has_networks(models.inner)
+    if isinstance(models, PartialModels):
+        return has_networks(models.transition) or has_networks(models.observation)
+    return isinstance(models, DropoutModels)
 
 
 def go_down(key: Key[Array, ""], problem: Problem, world: World, tree: Tree, start: Down) -> Down:
