@@ -1,7 +1,7 @@
 """Returns of PO-UCT and of the belief tree on the true model, against model steps and CPU time of a plan.
 
     python benchmarks/planners.py [--quick] [--problems tiger road-racing-3] [--files FOLDER/*.pomdp]
-                                  [--picture results/planners.png] [--jobs 8]
+                                  [--picture results/planners.png] [--jobs 8] [--keep results/planners.json]
 
 PO-UCT as published and with Bellman's backup, at 1/4, 1 and 4 times the simulations of the paper (of a file:
 of its preset); the belief tree with 4, 16 and 64 expansions. Agent pomcp acts with the paper's filter. Means
@@ -11,10 +11,12 @@ follow it, and elsewhere each particle by each action. What is worked out once (
 `--jobs` measures so many problems at a time, each on a core of its own; the first to end is printed first.
 Where a rare accident decides (collision avoidance), the error of few runs is too small.
 The optimum is that of `baddr solve`, for a file without a horizon; its episodes here end where the discount
-comes to 1 %. `--quick` has a few runs, and leaves out the largest budgets.
+comes to 1 %. `--quick` has a few runs, and leaves out the largest budgets. `--keep` keeps what is found,
+problem by problem; what is there already is not measured again, and is in the picture.
 """
 
 import argparse
+import json
 import math
 import multiprocessing
 import os
@@ -164,12 +166,16 @@ def line(row: Row) -> str:
 Found = tuple[str, list[Row], tuple[float, float], str]  # its title, the rows, the optimum, and all as text
 
 
+def title_of(problem: str) -> str:
+    return Path(problem).name.removesuffix(".pomdp").removesuffix(".POMDP")
+
+
 def measured(problem: str, options: argparse.Namespace) -> Found:
     """All planners on a problem; alone, they are printed one by one."""
     from baddr.lab.build import build_domain
 
     experiment = experiment_of(problem)
-    domain, title = build_domain(experiment), Path(problem).name.removesuffix(".pomdp")
+    domain, title = build_domain(experiment), title_of(problem)
     optimum = optimum_of(experiment, domain, options.seconds)
     said, rows = [heading(title, domain, optimum)], []
     for row in rows_of(experiment, domain, options):
@@ -195,6 +201,14 @@ def all_measured(problems: list[str], options: argparse.Namespace) -> Iterator[F
         yield from (done.result() for done in as_completed(work))
 
 
+def kept(path: Path | None) -> dict[str, tuple[list[Row], tuple[float, float]]]:
+    """What an earlier call found."""
+    if path is None or not path.exists():
+        return {}
+    found = json.loads(path.read_text())
+    return {title: ([Row(*row) for row in rows], (low, high)) for title, (rows, (low, high)) in found.items()}
+
+
 def on_its_core(cores: Any) -> None:
     pin(first=cores.get())
 
@@ -210,6 +224,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="of solving: 60, or 10 with --quick")
     parser.add_argument("--jobs", type=int, default=1, help="problems at a time, each on a core of its own")
     parser.add_argument("--picture", type=Path, help="where to draw it")
+    parser.add_argument("--keep", type=Path, help="a JSON file of what was found")
     options = parser.parse_args()
     sizes = (1024, 16, 1, 10.0) if options.quick else (4096, 128, 4, 60.0)
     for name, value in zip(("runs", "file_runs", "episodes", "seconds"), sizes, strict=True):
@@ -220,13 +235,17 @@ def main() -> None:
     note = processor()
     runs = f"{options.runs} runs ({options.file_runs} of files) x {options.episodes}"
     print(f"Planners on the true model, {runs}, {options.jobs} at a time on {note}", flush=True)
-    found: dict[str, tuple[list[Row], tuple[float, float]]] = {}
-    for title, rows, optimum, said in all_measured([*options.problems, *map(str, options.files)], options):
+    found = kept(options.keep)
+    problems = [x for x in [*options.problems, *map(str, options.files)] if title_of(x) not in found]
+    for title, rows, optimum, said in all_measured(problems, options):
         found[title] = rows, optimum
         print(said if options.jobs > 1 else "", flush=True)
+        if options.keep:
+            options.keep.write_text(json.dumps(found))
         if options.picture:
             draw(found, options.picture, note)
-    if options.picture:
+    if options.picture and found:
+        draw(found, options.picture, note)
         print(f"\n{options.picture}")
 
 
