@@ -129,7 +129,10 @@ def draw(found: dict[str, tuple[list[Row], tuple[float, float]]], path: Path, no
     figure, panels = plt.subplots(lines, columns, figsize=size, squeeze=False)
     for panel in panels.flat[len(found) :]:
         panel.set_visible(False)
-    for panel, (title, (rows, (lower, upper))) in zip(panels.flat, found.items(), strict=False):
+    listed = list(PROBLEMS)
+    titles = sorted(found, key=lambda title: listed.index(title) if title in listed else len(listed))
+    for panel, title in zip(panels.flat, titles, strict=False):
+        rows, (lower, upper) = found[title]
         panel.axhspan(lower, upper, color="0.6", alpha=0.3, linewidth=0)
         panel.axhline(lower, color="0.4", linewidth=1, label="optimum (baddr solve)")
         for planner, (colour, line, marker) in STYLES.items():
@@ -146,7 +149,7 @@ def draw(found: dict[str, tuple[list[Row], tuple[float, float]]], path: Path, no
     handles, labels = panels.flat[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4, fontsize=8, frameon=False)
     figure.suptitle(f"True model, ± one standard error. {note}", fontsize=8)
-    figure.tight_layout(rect=(0, 0.5 / size[1], 1, 1))
+    figure.tight_layout(rect=(0, 0.5 / size[1], 1, 1 - 0.15 / size[1]))
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 
