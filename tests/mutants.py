@@ -624,9 +624,16 @@ MUTANTS = [
     Mutant(
         "failed neighbours infect nobody",
         "domains/sysadmin",
-        "(1 - INFECTION) ** failed_neighbours",
-        "(1 - INFECTION) ** 0",
+        "(1 - rates.infection) ** failed_neighbours",
+        "(1 - rates.infection) ** 0",
         "test_graphs.py::sysadmin_against",
+    ),
+    Mutant(
+        "the prior of computers knows how they truly fail",
+        "domains/sysadmin",
+        "Rates(settings.prior_failure, settings.prior_infection)",
+        "Rates(settings.failure, settings.infection)",
+        "test_graphs.py::sysadmin_with_rates",
     ),
     Mutant(
         "reboots are free",

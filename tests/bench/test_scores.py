@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,9 +14,11 @@ from baddr.bench.page import page
 from baddr.bench.scoreboard import write_scoreboard
 from baddr.bench.scores import scale_of, scores
 from baddr.bench.suite import Request, parts
+from baddr.domains.catalog import DOMAINS, entry
 from baddr.errors import UserError
 from baddr.files.tables import write_table
 from baddr.lab.experiment import to_config
+from baddr.lab.parts import is_preset
 
 
 def rows(table):
@@ -194,3 +197,13 @@ def test_prior_only_takes_what_the_prior_expects_for_the_truth():
     assert float(D.O[2, 0, 0]) == pytest.approx(0.7)
     with pytest.raises(UserError, match="an expected model"):
         PriorOnly().prior(AgentRequest(replace(domain, expected_simulator=None)))
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_a_suite_takes_the_settings_that_its_domain_names(name):
+    """And they are known to fit: a suite starts without measuring each of its parts."""
+    for part in parts(Request(domains=(name,), agents=("baddr",))):
+        chosen, settings = entry(name), part.experiment.domain
+        assert {x: getattr(settings, x) for x in chosen.suite} == dict(chosen.suite)
+        assert is_preset(part.experiment)
+        assert not is_preset(replace(part.experiment, domain=replace(settings, discount=0.5)))

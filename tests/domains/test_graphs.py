@@ -87,7 +87,7 @@ def test_factored_tiger_rewards_are_those_of_tiger():
 # Sysadmin.
 
 
-def sysadmin_by_hand(n, linear):
+def sysadmin_by_hand(n, linear, failure=0.025, infection=0.075):
     """T and O from the text: fail, then reboot."""
     states = list(itertools.product(range(2), repeat=n))
     T, O = np.zeros((2**n, 2 * n, 2**n)), np.zeros((2 * n, 2**n, 2))
@@ -96,7 +96,7 @@ def sysadmin_by_hand(n, linear):
             up = []
             for c in range(n):
                 failing = sum(1 - s[j] for j in (c - 1, c + 1) if 0 <= j < n) if linear else 0
-                p = (1 - 0.025) * (1 - 0.075) ** failing if s[c] else 0.0
+                p = (1 - failure) * (1 - infection) ** failing if s[c] else 0.0
                 up.append(p + (1 - p) * 0.95 if a == n + c else p)
             for j, y in enumerate(states):
                 T[i, a, j] = math.prod(p if on else 1 - p for p, on in zip(up, y, strict=True))
@@ -114,6 +114,19 @@ def test_sysadmin_against_a_second_version(topology):
             np.testing.assert_allclose(p, q, rtol=1e-4, atol=1e-7)
     for s, a in [((1, 1, 1), 0), ((1, 0, 1), 2), ((0, 1, 1), 3), ((1, 0, 0), 5)]:
         assert_frequencies(domain.pomdp, s, a, T, O)
+
+
+def test_sysadmin_with_rates_that_the_prior_does_not_expect():
+    domain = sysadmin.make_domain(3, failure=0.1, infection=0.3, prior_failure=0.05, prior_infection=0.2)
+    truth, expected = sysadmin_by_hand(3, True, 0.1, 0.3), sysadmin_by_hand(3, True, 0.05, 0.2)
+    counted = Table(*domain.counts, (2,) * 3, (2,))
+    for found, wanted in [
+        (domain.pomdp.dynamics, truth),
+        (domain.expected_simulator, expected),
+        (counted, expected),
+    ]:
+        for p, q in zip(tables(found, domain.pomdp), wanted, strict=True):
+            np.testing.assert_allclose(p, q, rtol=1e-4, atol=1e-7)
 
 
 def test_sysadmin_rewards_and_start():

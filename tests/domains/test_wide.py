@@ -51,7 +51,7 @@ def test_sysadmins_rows_have_the_variance_of_its_certainty():
     domain = sysadmin.make_domain(computers=2, certainty=10.0)
     s, a, failed = jnp.array([1, 1]), jnp.int32(0), jnp.array([0, 1])
     one = lambda key: jnp.exp(domain.sample_simulator(key).transition_log_prob(s, a, failed))
-    p, c = sysadmin.FAILURE, 10.0
+    p, c = 0.025, 10.0
     both = p * (1 - p)  # of independent rows: E[x^2] E[y^2] - E[x y]^2
     second = lambda p: p**2 + p * (1 - p) / (c + 1)
     variance = second(p) * second(1 - p) - both**2

@@ -133,8 +133,9 @@ def trainings(request: Request, agent: str) -> int:
 
 
 def experiment(request: Request, domain: str, agent: str, seed: int) -> AnyExperiment:
-    """With the domain's `quick` settings; the suite's runs and episodes. Learners need their thousands."""
-    found, size = preset(domain, agent), request.size
+    """With the domain's `quick` settings, and what the suite sets of them; the suite's runs and episodes.
+    Learners need their thousands."""
+    found, size = preset(domain, agent, settings=entry(domain).in_suite), request.size
     runs = max(1, size.runs // trainings(request, agent))
     episodes = size.episodes
     if agent_class(agent).variant == "learner" and not request.episodes:

@@ -166,6 +166,12 @@ class Entry:
     presets: Callable[[Any], dict[str, Preset]]  # for a size of the domain; NAME/VARIANT is for some agents
     make_domain: Callable[[Any], Any]  # the `Domain` with these settings; imports JAX
     source: Path | None = None  # the Python file of a user's own domain
+    suite: Mapping[str, Any] = field(default_factory=dict)  # what `baddr suite` sets: a truth worth learning
+
+    @property
+    def in_suite(self) -> Any:
+        """The settings that `baddr suite` takes."""
+        return replace(self.settings, **self.suite)
 
 
 def by_module(module: str) -> Callable[[Any], Any]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from baddr.domains.catalog import DOMAINS
+from baddr.domains.catalog import DOMAINS, entry
 from baddr.domains.domain import Domain
 from baddr.errors import UserError
 from baddr.lab.build import build_domain
@@ -22,12 +22,12 @@ class Sized(NamedTuple):
 
 
 def is_preset(experiment: AnyExperiment) -> bool:
-    """Whether it is one of ours but for its runs, episodes and seed: such a part fits, run by run."""
+    """Whether it is one of ours, or the suite's, but for its runs, episodes and seed: each run fits then."""
     if experiment.name not in DOMAINS:
         return False
-    ours = preset(experiment.name, experiment.agent, experiment.preset)
-    sizes = {name: getattr(experiment, name) for name in ("runs", "episodes", "seed")}
-    return replace(ours, **sizes) == experiment
+    found, sizes = entry(experiment.name), {x: getattr(experiment, x) for x in ("runs", "episodes", "seed")}
+    ours = lambda settings: preset(experiment.name, experiment.agent, experiment.preset, settings)
+    return experiment in [replace(ours(x), **sizes) for x in (found.settings, found.in_suite)]
 
 
 def with_domains(parts: Iterable[tuple[str, AnyExperiment]]) -> Iterator[Sized]:

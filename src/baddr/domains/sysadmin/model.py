@@ -3,11 +3,12 @@
 State: n computers, 0 failed or 1 running, all running at first. Actions 0 ... n - 1 look at computer c, and
 n ... 2n - 1 reboot it; both show whether it runs, correctly with .95. In a step a running computer fails with
 probability 1 - (1 - .025)(1 - .075)^k, where k of its neighbours have failed, and a failed one stays failed;
-then a reboot sets its computer running with .95. The reward is the number of computers that run after the
-step, less 1 for a reboot. Never terminal; the horizon of 20 steps is our choice.
+then a reboot sets its computer running with .95. (.025 and .075 are settings.) The reward is the number of
+computers that run after the step, less 1 for a reboot. Never terminal; the horizon of 20 steps is our choice.
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -22,8 +23,6 @@ from baddr.domains.tables import observation_table, transition_table
 from baddr.posteriors import Counts, Factored, Graph
 from baddr.posteriors.factored import Node, Tie, expected_dynamics, parents
 
-FAILURE = 0.025  # of a computer on its own
-INFECTION = 0.075  # more, for each neighbour that has failed
 REPAIR = 0.95
 ACCURACY = 0.95
 REBOOT_COST = 1.0
@@ -64,18 +63,25 @@ def neighbours(i: int, computers: int, topology: str) -> list[int]:
     return [j for j in (i - 1, i + 1) if 0 <= j < computers] if topology == "linear" else []
 
 
-def keeps_running(running: int, failed_neighbours: int, rebooted: bool) -> float:
+class Rates(NamedTuple):
+    """How computers fail, in a step."""
+
+    failure: float = 0.025  # of a computer on its own
+    infection: float = 0.075  # more, for each neighbour that has failed
+
+
+def keeps_running(rates: Rates, running: int, failed_neighbours: int, rebooted: bool) -> float:
     """The probability that a computer runs after a step."""
-    p = running * (1 - FAILURE) * (1 - INFECTION) ** failed_neighbours
+    p = running * (1 - rates.failure) * (1 - rates.infection) ** failed_neighbours
     return p + REPAIR * (1 - p) if rebooted else p
 
 
-def graph(computers: int, topology: str, total: float, learned: bool = True) -> Graph:
+def graph(computers: int, topology: str, rates: Rates, total: float, learned: bool = True) -> Graph:
     """Each computer depends on itself and its neighbours, and what is seen on the computer looked at."""
 
     def row(rebooted: bool) -> Callable[..., Sequence[float]]:
         def counts(running: int, *others: int) -> Sequence[float]:
-            p = keeps_running(running, others.count(0), rebooted)
+            p = keeps_running(rates, running, others.count(0), rebooted)
             return total * (1 - p), total * p
 
         return counts
@@ -106,12 +112,14 @@ def graph(computers: int, topology: str, total: float, learned: bool = True) -> 
 
 @takes_fields_of(SysadminSettings)
 def make_domain(settings: SysadminSettings) -> Domain:
-    """Sysadmin with the published prior: the true model, of `prior_total` counts a row."""
+    """Sysadmin with a prior of `prior_total` counts a row, which expects the truth unless told otherwise."""
     computers, topology, total = settings.computers, settings.topology, settings.prior_total
-    truth = expected_dynamics(graph(computers, topology, 1.0, False))
+    true_rates = Rates(settings.failure, settings.infection)
+    believed = Rates(settings.prior_failure, settings.prior_infection)
+    truth = expected_dynamics(graph(computers, topology, true_rates, 1.0, False))
     pomdp = Sysadmin(computers, truth, settings.discount, settings.horizon)
-    prior = graph(computers, topology, total)
-    drawn = Factored(graph(computers, topology, settings.certainty), expected=False)
+    prior = graph(computers, topology, believed, total)
+    drawn = Factored(graph(computers, topology, believed, settings.certainty), expected=False)
     expected = expected_dynamics(prior)
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:

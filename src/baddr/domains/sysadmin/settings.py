@@ -20,8 +20,16 @@ class SysadminSettings:
     topology: Literal["linear", "independent"] = "linear"
     """linear: a computer fails more often next to a failed one. independent: each computer fails on its
     own."""
+    failure: float = 0.025
+    """The true probability that a running computer fails on its own in a step."""
+    infection: float = 0.075
+    """The true probability that it fails because of a failed neighbour, for each of them."""
+    prior_failure: float = 0.025
+    """The prior's expectation of domain.failure."""
+    prior_infection: float = 0.075
+    """The prior's expectation of domain.infection."""
     prior_total: float = 10_000.0
-    """The prior's total count for each row. The prior expects the truth."""
+    """The prior's total count for each row of tables and graphs. 10: little is taken for certain."""
     certainty: float = 10_000.0
     """c: each row of a simulator is drawn from Dirichlet(c * expectation). 4 to 10: a wide prior."""
     discount: float = 0.95
@@ -32,6 +40,10 @@ class SysadminSettings:
     def problems(self) -> list[str]:
         return wrong(
             (1 <= self.computers <= 16, "domain.computers must lie between 1 and 16"),
+            (0 <= self.failure <= 1, "domain.failure must lie in [0, 1]"),
+            (0 <= self.infection <= 1, "domain.infection must lie in [0, 1]"),
+            (0 < self.prior_failure < 1, "domain.prior-failure must lie between 0 and 1"),
+            (0 <= self.prior_infection < 1, "domain.prior-infection must be at least 0 and less than 1"),
             (self.prior_total > 0, "domain.prior-total must be positive"),
             (self.certainty > 0, "domain.certainty must be positive"),
             (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
@@ -76,4 +88,5 @@ ENTRY = Entry(
     names=names,
     presets=presets,
     make_domain=by_module("baddr.domains.sysadmin.model"),
+    suite={"failure": 0.1, "infection": 0.3, "prior_total": 10.0},  # the published prior expects the truth
 )
