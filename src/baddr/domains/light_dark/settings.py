@@ -98,4 +98,5 @@ ENTRY = Entry(
     names=names,
     presets=presets,
     make_domain=by_module("baddr.domains.light_dark.model"),
+    suite={"light": 0, "slope": 0.5},  # one sees best at the goal; the prior's plan goes away to look
 )
