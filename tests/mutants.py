@@ -551,6 +551,27 @@ MUTANTS = [
         "test_network_draws.py::in_order or that_of_each",
     ),
     Mutant(
+        "a policy whose episode has ended still loses",
+        "fast",
+        "most = max(0.0, float(np.max(fast_informed_bound(model))))",
+        "most = float(np.max(fast_informed_bound(model)))",
+        "test_known_bounds.py::between",
+    ),
+    Mutant(
+        "that an episode goes on tells nothing",
+        "core",
+        "if terminal is not None and state_tells_ends(gba.pomdp) else None",
+        "if False else None",
+        "test_outcome.py::evidence or knows_it or solver_says",
+    ),
+    Mutant(
+        "a step that is not learned from is weighed",
+        "core",
+        "belief, info = self.filter.update(key, gba, belief, a, o, on, on & active)",
+        "belief, info = self.filter.update(key, gba, belief, a, o, on, active)",
+        "test_outcome.py::skips_it",
+    ),
+    Mutant(
         "a policy earns after the last step",
         "fast",
         "vectors = alphas[None] - later[:, None, None]",

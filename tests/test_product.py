@@ -114,7 +114,7 @@ def refusal(line: str) -> str:
 
 
 LISTED = json.loads(succeed("list --json"))
-# Agent own needs a file of the user's: tests/agents/test_own.py has it. prior-only is pomcp with another D:
+# Agent own needs a file of the user's: tests/agents/test_toys.py has it. prior-only is pomcp with another D:
 # tests/bench has it.
 EVERYBODY = [name for name in LISTED["agents"] if name != "own"]
 DOMAINS, AGENTS = [*LISTED["domains"], *FILES], [name for name in EVERYBODY if name != "prior-only"]

@@ -13,8 +13,9 @@ Values:
 | `PoUct`, `BeliefTree`        | planners: belief -> a plan, the values of the actions                  |
 | `Agent`                      | a GBA-POMDP, a filter and a planner                                    |
 
-and three functions: `pretrain` (simulators -> networks), `start` and `advance` (plan, act, update, learn; run
-beside run).
+and functions: `run` (an experiment in one call) and `load_results` (what it left), `pretrain` (simulators ->
+networks), `start` and `advance` (plan, act, update, learn; run beside run). The modules `baddr.domains`,
+`baddr.exact` and `baddr.gym` are imported on first use.
 """
 
 import importlib
@@ -63,15 +64,18 @@ _HOMES = {
     "run": "lab.run",
     "key": "prng",
 }
+_MODULES = ("domains", "exact", "gym")
 __all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use: the command line answers `--help` without loading JAX."""
+    if name in _MODULES:
+        return importlib.import_module(f"baddr.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'baddr' has no attribute {name!r}")
     return getattr(importlib.import_module(f"baddr.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*globals(), *_HOMES, *_MODULES])

@@ -30,6 +30,11 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 12]}...{text[-9:]}"
 
 
+def counted(count: int, thing: str) -> str:
+    """1 run, 2 runs."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def nearest(kind: str, name: str, known: Iterable[str]) -> str:
     """`name`, or a sentence that says what would have been right."""
     known = list(known)

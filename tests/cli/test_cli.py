@@ -395,6 +395,23 @@ def test_help_and_list_do_not_load_jax(arguments):
     assert "baddr" in done.stdout or "tiger" in done.stdout
 
 
+def test_modules_need_no_import_of_their_own():
+    """In a process that has imported nothing else."""
+    code = "import baddr\nbaddr.domains.from_tables, baddr.exact.mixture_update, baddr.gym.make_vec"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["belief", "plan", "explore"])
+def test_commands_that_start_from_the_prior_refuse_another(command, capsys, tmp_path):
+    """It was accepted, and ignored."""
+    (tmp_path / "h.json").write_text('{"episodes": [{"actions": [2], "observations": [[0]]}]}')
+    history = [] if command == "explore" else ["--history", tmp_path / "h.json"]
+    words = [command, "tiger", "--agent", "ba-pomcp", *history, "--prior", tmp_path]
+    assert baddr_main(*words) == 2
+    assert "leave out --prior" in capsys.readouterr().err
+
+
 def test_list_as_json_names_every_number(capsys):
     assert baddr_main("list", "--json") == 0
     listing = json.loads(capsys.readouterr().out)

@@ -19,20 +19,24 @@ S, A, Z, HORIZON = 3, 2, 2, 5
 LONG, SHORT = 0.5, 0.95  # discounts: gamma^horizon is .03 or .77
 
 
-def model(seed: int, rewards: float, discount: float):
+def model(seed: int, rewards: float, discount: float, ends: float):
     draw = np.random.default_rng(seed)
     T, O = draw.dirichlet(np.ones(S), (S, A)), draw.dirichlet(0.3 * np.ones(Z), (A, S))
     R, p0 = draw.normal(size=(S, A, S)) + rewards, draw.dirichlet(np.ones(S))
-    domain = from_tables(T, O, R, p0, discount, horizon=HORIZON)
+    terminal = draw.random((S, A, S)) < ends
+    domain = from_tables(T, O, R, p0, discount, horizon=HORIZON, terminal=terminal)
     return domain.pomdp, p0
 
 
 @pytest.mark.cover
 @pytest.mark.parametrize("discount", [LONG, SHORT])
-@pytest.mark.parametrize(("seed", "rewards"), [(0, 0.0), (1, 3.0), (2, -3.0)])
-def test_the_value_lies_between_them(seed, rewards, discount):
-    """Rewards of both signs: a policy that goes on for ever earns or loses something after the last step."""
-    pomdp, p0 = model(seed, rewards, discount)
+@pytest.mark.parametrize(
+    ("seed", "rewards", "ends"), [(0, 0.0, 0.0), (1, 3.0, 0.0), (2, -3.0, 0.0), (3, -3.0, 0.4)]
+)
+def test_the_value_lies_between_them(seed, rewards, ends, discount):
+    """Rewards of both signs: a policy that goes on for ever earns or loses something after the last step, and
+    nothing where its episode has ended."""
+    pomdp, p0 = model(seed, rewards, discount, ends)
     gba = GBAPOMDP(pomdp, Known(pomdp.dynamics))
     bounds = known_bounds(BeliefTree().build(), gba, known_tables(gba))
     assert bounds.lower.shape[1] > A  # the solver's vectors are among them

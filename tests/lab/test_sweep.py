@@ -36,23 +36,30 @@ def test_every_value_meets_every_value():
         ("1e-3", "15"),
         ("1e-3", "30"),
     ]
-    assert sweep.flags(found[1]) == ["--dpfrl.learning-rate", "1e-4", "--dpfrl.num-particles", "30"]
+    assert sweep.flags(found[1], preset("tiger", "dpfrl")) == [
+        "--dpfrl.learning-rate",
+        "1e-4",
+        "--dpfrl.num-particles",
+        "30",
+    ]
     assert sweep.label(found[1]) == "learning-rate=1e-4,num-particles=30"
 
 
 def test_labels_are_folder_names_and_differ():
     both = {"network.hidden": "32 32", "dpfrl.hidden": "8"}
     assert sweep.label(both) == "network.hidden=32-32,dpfrl.hidden=8"
-    assert sweep.flags(both) == ["--network.hidden", "32", "32", "--dpfrl.hidden", "8"]
+    assert sweep.flags(both, preset("tiger")) == ["--network.hidden", "32", "32", "--dpfrl.hidden", "8"]
     assert "/" not in sweep.label({"prior": "results/a"})
 
 
 def test_a_flag_is_swept_over_by_true_and_false():
-    over = sweep.parse_over(["network.redraw-masks=true,False"])
-    assert [sweep.flags(c) for c in sweep.combinations(over)] == [
-        ["--network.redraw-masks"],
-        ["--network.no-redraw-masks"],
-    ]
+    on, off = ["--network.redraw-masks"], ["--network.no-redraw-masks"]
+    over = sweep.parse_over(["network.redraw-masks=true,False,yes,no"])
+    found = [sweep.flags(c, preset("tiger")) for c in sweep.combinations(over)]
+    assert found == [on, off, on, off]
+    choices = {"keep-beliefs": "yes", "factored.structure": "true"}
+    words = ["--keep-beliefs", "yes", "--factored.structure", "true"]
+    assert sweep.flags(choices, preset("tiger", "fba-pomcp")) == words
     assert sweep.is_given(["tiger", "--network.no-redraw-masks"], "network.redraw-masks")
     assert sweep.is_given(["tiger", "--network.redraw-masks"], "network.redraw-masks")
     assert sweep.is_given(["tiger", "--seed=3"], "seed") and not sweep.is_given(

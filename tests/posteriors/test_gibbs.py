@@ -64,7 +64,7 @@ def memory_of(moves, episodes):
     for h in episodes:
         memory = memory._replace(first=yes)
         for a, o in h:
-            memory = remember(moves.codes, memory, jnp.int32(a), jnp.array([o], jnp.int32), yes, yes)
+            memory = remember(moves.codes, memory, (jnp.int32(a), jnp.array([o], jnp.int32), ~yes), yes, yes)
     return memory
 
 
@@ -182,7 +182,7 @@ def ranks(moves):
         for e in range(NUM_EPISODES):
             memory = memory._replace(first=yes)
             for t in range(LENGTH):
-                memory = remember(moves.codes, memory, jnp.int32(LISTEN), o[e, t][None], yes, yes)
+                memory = remember(moves.codes, memory, (jnp.int32(LISTEN), o[e, t][None], ~yes), yes, yes)
                 theta = POSTERIOR.update(key, theta, s[e], jnp.int32(LISTEN), s[e], o[e, t][None])
         copies = lambda x: jnp.broadcast_to(x, (NUM_DRAWS, *x.shape))
         states = AugmentedState(copies(s[-1]), jax.tree.map(copies, theta))

@@ -69,7 +69,8 @@ def moved(structure, kind=GibbsFactored):
     for heard in HEARD:
         memory = memory._replace(first=yes)
         for o in heard:
-            memory = remember(moves.codes, memory, jnp.int32(LISTEN), jnp.array([o], jnp.int32), yes, yes)
+            given = jnp.int32(LISTEN), jnp.array([o], jnp.int32), ~yes
+            memory = remember(moves.codes, memory, given, yes, yes)
     drawn = np.random.default_rng(4).choice(len(p), size=DRAWS, p=p)
     states = jax.tree.map(lambda x: x[drawn], every)
     return states, *eqx.filter_jit(lambda m, s: m.move(prng.key(1), s, memory))(moves, states)

@@ -64,8 +64,8 @@ def remembered(steps, unlearned=()):
     memory, yes = MOVES.codes.empty(MOVES.capacity), jnp.array(True)
     for i, (a, o, first) in enumerate(steps):
         memory = memory._replace(first=jnp.array(first))
-        given = jnp.int32(a), jnp.array([o], jnp.int32), jnp.array(i not in unlearned)
-        memory = remember(MOVES.codes, memory, *given, yes)
+        given = jnp.int32(a), jnp.array([o], jnp.int32), ~yes
+        memory = remember(MOVES.codes, memory, given, jnp.array(i not in unlearned), yes)
     return memory
 
 

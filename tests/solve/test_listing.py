@@ -209,3 +209,16 @@ def test_the_bounds_of_road_racing_agree_with_others() -> None:
     """Known bounds: 46.868 and 47.618."""
     found = optimum(road_racing.make_domain(lanes=3), trials=5)
     assert found.lower <= 47.618 and found.upper >= 46.868
+
+
+def test_what_is_rare_is_not_lost(monkeypatch):
+    """A step that costs a million once in 20,000 times: 64 draws do not meet it, so all states are tried. The
+    risky action is worth -50, the safe one -1."""
+    monkeypatch.setattr(listing, "ALL_STATES", 2)
+    T = np.zeros((3, 2, 3))
+    T[0, 0], T[0, 1], T[1:, :, 2] = (0, 5e-5, 1 - 5e-5), (0, 0, 1), 1
+    R = np.zeros((3, 2, 3))
+    R[0, 0, 1], R[0, 1] = -1e6, -1
+    domain = from_tables(T, np.ones((2, 3, 1)), R, [1, 0, 0], 0.9, horizon=1)
+    solution = solve(listing.sparse_model(domain.pomdp), Budget(), 1)
+    assert solution.lower == pytest.approx(-1) and solution.upper == pytest.approx(-1)

@@ -33,7 +33,6 @@ class FbaPomcp(Bayesian, Generic[P, F]):
         from baddr.posteriors.factored import Factored
         from baddr.posteriors.factored.graph import is_tied, num_counts, particle_bytes
 
-        # Type: ignore[attr-defined]
         filter: Any = self.filter
         domain, how, n = request.domain, self.factored, filter.num_particles
         if not domain.graphs:

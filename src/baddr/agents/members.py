@@ -18,7 +18,7 @@ from baddr.errors import UserError
 from baddr.posteriors.bank import Bank, Reach, draw_bank
 from baddr.posteriors.pool import Pool
 from baddr.posteriors.settings import MOST_ENTRIES, BankSettings, Exact
-from baddr.solve.listing import TOLERANCE, start_of, transition_log_prob, transitions
+from baddr.solve.listing import MISSED, start_of, transition_log_prob, transitions
 
 BANK_STREAM = 2**32 - 2  # of random numbers, apart from every run's and from that of trained priors
 FEW = 4  # members whose transitions are listed at a time
@@ -85,7 +85,7 @@ def list_transitions(bank: Bank, pomdp: POMDP) -> tuple[Int[np.ndarray, "3 n"], 
         p = np.asarray(_probabilities(bank, pomdp, *map(jnp.asarray, found.astype(np.int32))), np.float64)
         pair = found[0] * A + found[1]
         sums = np.stack([np.bincount(pair, p[:, k], S * A) for k in range(K)], axis=1)
-        missing = np.flatnonzero(np.any(np.abs(sums - 1) > TOLERANCE, axis=0))
+        missing = np.flatnonzero(np.any(np.abs(sums - 1) > MISSED, axis=0))
         if not len(missing):
             return found, p / sums[pair]
     raise UserError(

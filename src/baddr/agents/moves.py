@@ -6,10 +6,11 @@ from typing import Any
 import jax
 import jax.random as jr
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from baddr import prng
 from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.outcome import state_tells_ends
 from baddr.core.pomdp import POMDP
 from baddr.core.posterior import Posterior
 from baddr.core.rejuvenation import Rejuvenation
@@ -17,6 +18,7 @@ from baddr.domains.domain import Domain
 from baddr.errors import UserError
 from baddr.fast.backend import on_cpu
 from baddr.fast.tuning import REMEMBERED_ROWS_AT_ONCE
+from baddr.planners.belief_tree.mean_model import outcomes
 from baddr.posteriors.dirichlet import Dirichlet
 from baddr.posteriors.factored import Factored
 from baddr.posteriors.gibbs import gibbs_counts
@@ -48,10 +50,15 @@ def moves_of(domain: Domain, posterior: Posterior, filter: Any) -> Rejuvenation:
             f"{domain.name} has {pomdp.num_states:,}."
         )
     rows = 1 if on_cpu() else REMEMBERED_ROWS_AT_ONCE
-    how = start_of(domain), pomdp.horizon, filter.history, rows
+    how = start_of(domain), pomdp.horizon, filter.history, rows, ends_of(pomdp)
     return (
         gibbs_factored(posterior, *how) if isinstance(posterior, Factored) else gibbs_counts(posterior, *how)
     )
+
+
+def ends_of(pomdp: POMDP) -> Bool[np.ndarray, "A S S"] | None:
+    """Which (s, a, s') end an episode; None where the state has no say in it."""
+    return np.asarray(jax.jit(lambda: outcomes(pomdp)[0])()) if state_tells_ends(pomdp) else None
 
 
 def start_of(domain: Domain) -> Float[np.ndarray, " S"]:

@@ -188,7 +188,7 @@ def _manifest(request: Request, folder: Suite) -> dict[str, Any]:
 def _compute(
     folder: Suite, part: Part, manifest: dict[str, Any], shown: tuple[Progress, int, int], *how: Any
 ) -> None:
-    """Begin a part, or go on with it, and note what it took."""
+    """Start a part, or resume it, and note what it took."""
     from baddr.lab import runner
 
     (progress, number, total), (engine, listeners), here = shown, how, folder.part(part)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from baddr.cli.history import after_history, with_setting
+from baddr.cli.history import after_history, refuse_prior, with_setting
 from baddr.cli.options import Debug, Device, Flat, History
 from baddr.cli.parse import parse_with_domain
 
@@ -31,6 +31,7 @@ class Belief(Generic[E]):
 def main(arguments: Sequence[str]) -> int:
     options = parse_with_domain(Belief, "belief", arguments, Belief)
     experiment = with_setting(options.experiment, "filter", "num_particles", options.particles)
+    refuse_prior(experiment, "belief")
     key, agent, domain, after = after_history(experiment, options.history, options.device)
     from baddr.lab.history import belief_json
 

@@ -20,10 +20,10 @@ G = TypeVar("G")
 class Check(Generic[E, G]):
     """Check that a domain is sound: its shapes, types, ranges, probabilities and frequencies.
 
-    With --posterior, --planner.kind or --filter.kind (FILE.py:NAME, or a built-in name), check the posterior,
-    planner or filter on this domain instead: shapes and types, determinism, probabilities, finite values. For
-    a filter, also check how close it is to the exact belief. For a posterior, also measure how far it is from
-    Bayes' rule (Def. 3 of the paper).
+    With --posterior FILE.py:NAME, check a posterior of your own on this domain instead; with --planner.kind
+    or --filter.kind (FILE.py:NAME or a built-in name), a planner or a filter: shapes and types, determinism,
+    probabilities, finite values. For a filter, also check how close it is to the exact belief. For a
+    posterior, also measure how far it is from Bayes' rule (Def. 3 of the paper).
 
     Each problem is printed as one sentence. The exit code is 0 if there is none.
 

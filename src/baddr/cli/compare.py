@@ -9,7 +9,7 @@ from typing import Any
 from baddr.cli.options import Debug, Folders, Level, Reference, Trust
 from baddr.cli.parse import parse
 from baddr.cli.plot import reference_of
-from baddr.errors import UserError
+from baddr.errors import UserError, counted
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _plain(x: Any) -> Any:
 def _paragraph(name: str, row: dict[str, Any], level: float | None, window: int) -> str:
     """About one result."""
     lines = [
-        f"{name}: {row['runs']} runs of {row['episodes']} episodes",
+        f"{name}: {counted(row['runs'], 'run')} of {counted(row['episodes'], 'episode')}",
         f"  final mean                {row['final']}",
         f"  final interquartile mean  {row['final_interquartile']}",
         f"  mean over all episodes    {row['area']}",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from baddr.cli.history import refuse_prior
 from baddr.cli.options import Debug, Device, Flat, Folders
 from baddr.cli.parse import parse, parse_with_domain
 from baddr.errors import UserError
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     default = [] if named or not arguments or arguments[0].startswith("-") else ["--agent", DEFAULT]
     options = parse_with_domain(Explore, "explore", [*arguments, *default], Explore)
     _check(options.port)
+    refuse_prior(options.experiment, "explore")
     from baddr.lab.device import prepare
 
     prepare(options.device)
@@ -101,7 +103,7 @@ def _sessions(experiment: Any, domain: Any) -> Any:
     first.act(0)
     first.next_episode()
     first.view()
-    return lambda seed: Session(inside, seed), inside.names
+    return lambda seed: Session(inside, (experiment.seed + seed) % 2**32), inside.names
 
 
 def show(title: str, names: Any, start: Any, results: Any, options: Any) -> int:

@@ -44,7 +44,8 @@ WORDS = {int: "N", float: "X", str: "TEXT", Path: "FILE"}  # and otherwise for o
 TITLES = {"where": "where runs are computed"}  # of sections, where the name alone says too little
 _POSITIONAL = Positional[int].__metadata__[0]  # type: ignore[attr-defined]
 
-NO_RUNS = ("--runs", "--episodes", "--chunk-size", "--keep-beliefs", "--trace")  # where nothing is run
+# Where nothing is run: by `belief`, `plan` and `explore`.
+NO_RUNS = ("--runs", "--episodes", "--chunk-size", "--keep-beliefs", "--trace", "--prior")
 
 OVERVIEW = """\
 usage: baddr COMMAND [options]
@@ -80,7 +81,7 @@ def agent_help(kind: type, default: Any, everything: bool = False) -> str:
         f"{experiment.preset}. --agent NAME --help shows the settings of another agent, and --help-all "
         "those of all agents."
     )
-    unused = NO_RUNS if kind.__name__ in ("Belief", "Plan") else ()
+    unused = NO_RUNS if kind.__name__ in ("Belief", "Plan", "Explore") else ()
     if everything:
         return command_help(kind, default, unused, note, [*other_groups(experiment)])
     return command_help(kind, default, (*unused, *useless_flags(experiment.settings)), note)
@@ -159,6 +160,7 @@ def _walk(kind: type, value: Any, prefix: str, section: str) -> Iterator[Option]
             yield from _walk(type(here), here, prefix if flat else f"{prefix}{field.name}.", field.name)
         else:
             says = _said(extras, "help") or _docs(kind).get(field.name, "")
+            says = says.replace("{agents}", ", ".join(AGENTS))
             form = _said(extras, "metavar") or FORMS.get(field.name) or _form(hint)
             if _POSITIONAL in extras:
                 yield Option("arguments", form, says)

@@ -23,6 +23,14 @@ def with_setting(experiment: AnyExperiment, group: str, setting: str, value: int
     return experiment.changed(**{group: replace(values, **{setting: value})})
 
 
+def refuse_prior(experiment: AnyExperiment, command: str) -> None:
+    """Of commands that start from the agent's own prior."""
+    if experiment.prior:
+        raise UserError(
+            f"`baddr {command}` starts from the agent's own prior: leave out --prior, which `baddr run` has."
+        )
+
+
 def after_history(experiment: AnyExperiment, history: Path | None, device: str) -> Any:
     """The key for what follows, the agent, the domain, and the belief after the history."""
     if history is None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from baddr.agents.needs import does_not_plan
-from baddr.cli.history import after_history, with_setting
+from baddr.cli.history import after_history, refuse_prior, with_setting
 from baddr.cli.options import Debug, Device, Flat, History
 from baddr.cli.parse import parse_with_domain
 
@@ -41,6 +41,7 @@ def main(arguments: Sequence[str]) -> int:
     experiment = with_setting(options.experiment, "planner", "num_simulations", options.simulations)
     if experiment.agent == "random":
         raise does_not_plan(experiment.agent)
+    refuse_prior(experiment, "plan")
     key, agent, domain, after = after_history(experiment, options.history, options.device)
     from baddr.lab.history import plan_json
 

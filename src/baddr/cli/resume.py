@@ -13,7 +13,7 @@ from baddr.cli.options import Debug, Flat, Track, Trust, Watch, Where, engine_of
 from baddr.cli.parse import parse, prepare_for
 from baddr.cli.progress import followed, whole_progress
 from baddr.cli.summary import finish
-from baddr.errors import UserError
+from baddr.errors import UserError, counted
 from baddr.files.store import Folder
 from baddr.lab.experiment import extend, of_folder
 from baddr.lab.output import in_line
@@ -63,7 +63,8 @@ def main(arguments: Sequence[str]) -> int:
     experiment = extend(before, options.runs, options.episodes)
     experiment.check_values()
     if experiment == before and folder.is_whole:
-        print(f"{in_line(folder.path)} is complete: {before.runs} runs of {before.episodes} episodes.")
+        size = f"{counted(before.runs, 'run')} of {counted(before.episodes, 'episode')}"
+        print(f"{in_line(folder.path)} is complete: {size}.")
         return 0
     engine = engine_of(options.where)
     from baddr.lab import runner

@@ -4,6 +4,7 @@ import sys
 from typing import Any
 
 from baddr.domains.catalog import entry
+from baddr.errors import counted
 from baddr.files.manifest import gaps_of
 from baddr.files.store import Folder, load_results
 from baddr.lab.experiment import AnyExperiment
@@ -12,9 +13,10 @@ from baddr.lab.output import in_line
 
 def describe_plan(experiment: AnyExperiment, estimate: dict[str, Any]) -> str:
     """What `--dry-run` prints."""
+    chunks, size = counted(estimate["chunks"], "chunk"), counted(estimate["runs_per_chunk"], "run")
     return (
-        f"{experiment.title}: {experiment.runs} runs of {experiment.episodes} episodes "
-        f"in {estimate['chunks']} chunk(s) of {estimate['runs_per_chunk']} runs on a {estimate['device']}.\n"
+        f"{experiment.title}: {counted(experiment.runs, 'run')} of {counted(experiment.episodes, 'episode')} "
+        f"in {chunks} of {size} on a {estimate['device']}.\n"
         f"memory about {estimate['memory_bytes'] / 2**20:.0f} MiB, "
         f"disk at most {estimate['disk_bytes'] / 2**20:.0f} MiB, "
         f"time {_how_long(estimate)}{_describe_cluster(estimate)}"
@@ -114,7 +116,7 @@ def summary(experiment: AnyExperiment, folder: Folder, results: dict[str, Any]) 
     episodes = table.shape[1]
     tenth = max(1, episodes // 10)
     blocks = [(0, tenth), (episodes // 2, episodes // 2 + tenth), (episodes - tenth, episodes)]
-    lines = [f"{experiment.title}: {len(table)} runs of {episodes} episodes"]
+    lines = [f"{experiment.title}: {counted(len(table), 'run')} of {counted(episodes, 'episode')}"]
     lines.append("  discounted return: mean over runs, with a 95 % interval")
     for first, last in dict.fromkeys(blocks):
         mean = mean_interval(table[:, first:last])

@@ -36,7 +36,8 @@ class Sweep(Generic[E]):
 
     experiment: Flat[E]
     over: UseAppendAction[Annotated[tuple[str, ...], arg(metavar="NAME=VALUE,...")]] = ()
-    """A setting, named like its flag, and the values to try. Repeat --over for each setting."""
+    """A setting, named like its flag, and the values to try (yes,no for a switch). Repeat --over for each
+    setting."""
     out: Out = None
     level: Level = None
     config: Config = None
@@ -69,8 +70,9 @@ def _parts(root: Path, over: Sequence[str], arguments: Sequence[str]) -> list[An
     for name in values:
         if sweep.is_given(arguments, name):
             raise UserError(f"--{name} is both set and swept over; leave one of them out.")
+    start = parse_with_domain(Sweep, "sweep", arguments, Sweep).experiment
     for combination in sweep.combinations(values):
-        words = [*arguments, *sweep.flags(combination)]
+        words = [*arguments, *sweep.flags(combination, start)]
         experiment = parse_with_domain(Sweep, "sweep", words, Sweep).experiment
         parts.append(sweep.make_part(root, combination, experiment))
     return parts

@@ -7,15 +7,15 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, Key, PyTree
 
-from baddr.core.belief_update import Info, initial_belief, next_episode
+from baddr.core.belief_update import Info, initial_belief, next_episode, select
 from baddr.core.filters import Filter
 from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.outcome import WithOutcome, state_tells_ends
 from baddr.core.particles import Particles
 from baddr.core.planner import Plan, Planner, PreparedPlanner
 from baddr.core.pomdp import Action, Observation, Scalar, State
 from baddr.core.posterior import Posterior
 from baddr.core.rejuvenation import Rejuvenation
-from baddr.core.rewards import WithReward
 
 # Columns about the belief over models.
 Describe = Callable[[Key[Array, ""], Posterior, Particles], dict[str, Array]]
@@ -83,12 +83,23 @@ class Agent(eqx.Module):
         belief: Particles,
         a: Action,
         o: Observation,
-        terminal: Bool[Array, ""] | bool = False,
+        terminal: Bool[Array, ""] | bool | None = None,
         active: Bool[Array, ""] | bool = True,
         r: Scalar | None = None,
     ) -> tuple[Particles, Info]:
-        """tau(b, a, o), learning included; where not `active`, b. A filter with `rewards` also weighs r."""
-        learn, gba = jnp.asarray(self.filter.learn_terminal) | ~jnp.asarray(terminal), self.gba
-        if r is not None and getattr(self.filter, "rewards", False):
-            gba = GBAPOMDP(gba.pomdp, WithReward(gba.posterior, gba.models, gba.pomdp, r))
-        return self.filter.update(key, gba, belief, a, o, learn, active)
+        """tau(b, a, o), learning included; where not `active`, b.
+
+        `terminal` says whether the step ended the episode, where that is known: what would have done
+        otherwise is impossible. A filter with `rewards` also weighs r. One that does not learn from terminal
+        steps skips them.
+        """
+        gba, r = self.gba, r if getattr(self.filter, "rewards", False) else None
+        ended = jnp.asarray(terminal) if terminal is not None and state_tells_ends(gba.pomdp) else None
+        if ended is not None or r is not None:
+            gba = GBAPOMDP(gba.pomdp, WithOutcome(gba.posterior, gba.models, gba.pomdp, ended, r))
+        if self.filter.learn_terminal:
+            return self.filter.update(key, gba, belief, a, o, jnp.array(True), active)
+        on = ~jnp.asarray(False if terminal is None else terminal)
+        belief, info = self.filter.update(key, gba, belief, a, o, on, on & active)
+        nothing = info._replace(impossible=jnp.array(False), num_filled=jnp.zeros_like(info.num_filled))
+        return belief, select(on, info, nothing)

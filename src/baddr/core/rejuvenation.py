@@ -34,12 +34,13 @@ class Rejuvenation(eqx.Module):
     def remember(
         self,
         memory: PyTree,
-        given: tuple[Action, Observation],
+        given: tuple[Action, Observation, Bool[Array, ""]],
         learned: Bool[Array, ""],
         survivors: Float[Array, ""],
         active: Bool[Array, ""],
     ) -> PyTree:
-        """After a step: whether U learned from it, and the share of the particles that have children."""
+        """After a step (a, o, and whether it ended the episode): whether U learned from it, and the share of
+        the particles that have children."""
 
     @abstractmethod
     def rejuvenate(

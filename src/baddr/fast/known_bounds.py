@@ -69,7 +69,7 @@ def tightened(bounds: Bounds, model: SparseModel, horizon: int) -> Bounds:
     all states is worth, gamma^h later.
     """
     assert bounds.lower is not None and bounds.upper is not None
-    most = float(np.max(fast_informed_bound(model)))
+    most = max(0.0, float(np.max(fast_informed_bound(model))))  # of a policy that has ended: 0
     alphas = stored_solution(model, BUDGET).alphas
     later = most * model.discount ** np.arange(horizon + 1)
     vectors = alphas[None] - later[:, None, None]

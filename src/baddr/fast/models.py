@@ -1,5 +1,5 @@
 """`core.models` for stacks of theta: each family in the way that is best for it. All compute what `EachAlone`
-does."""
+does, where that can serve (`FeatureTables` need models that restart)."""
 
 from collections.abc import Callable
 from functools import singledispatch

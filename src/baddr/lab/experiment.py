@@ -37,8 +37,7 @@ class Experiment(Generic[D, A]):
     domain: D
     settings: Annotated[A, arg(name="")]  # the agent's: their groups stand beside the domain's
     agent: str = "baddr"
-    """The agent: baddr, filtering, latent, ba-pomcp, fba-pomcp, bank, mixture, pomcp, prior-only, optimal,
-    dpfrl, a2c, random or own."""
+    """The agent: {agents}."""
     preset: Literal["quick", "paper"] = "quick"
     """The settings to start from. quick: takes minutes. paper: the paper's sizes."""
     runs: int = 32

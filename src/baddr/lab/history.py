@@ -22,6 +22,7 @@ from baddr.domains.domain import Domain
 from baddr.errors import UserError, shown
 from baddr.life.record import state_marginals
 
+SURE = 1 - 1e-6  # the probability of what is taken for certain
 LARGEST_ENUMERATION = 1024  # observations listed one by one for an exact predictive
 SMALLEST_SAMPLE = 65_536  # draws behind a predictive, over all particles
 
@@ -96,17 +97,22 @@ def replay(key: Key[Array, ""], agent: Agent, world: POMDP, episodes: list[Episo
         key_episode = jr.fold_in(key_steps, number)
         if number > 1:
             belief = restart(jr.fold_in(key_episode, 0), belief)
-        over, t = False, len(episode.actions)
+        t = len(episode.actions)
         for step, (a, o) in enumerate(zip(episode.actions, episode.observations, strict=True), start=1):
             where = f"Episode {number}, step {step}"
-            if over:
-                raise UserError(
-                    f"{where}: the episode ended one step earlier; put this step into the next episode."
-                )
-            last = number < len(episodes) and step == len(episode.actions)
             given, key_step = (jnp.int32(a), jnp.array(o, jnp.int32)), jr.fold_in(key_episode, step)
-            over = bool(terminal(jr.fold_in(key_step, 1), agent.gba, world, belief, given) > 0.5)
-            belief, info = update(key_step, belief, *given, jnp.array(last))
+            p_over = float(terminal(jr.fold_in(key_step, 1), agent.gba, world, belief, given))
+            goes_on = step < len(episode.actions)
+            if goes_on and p_over > SURE:
+                raise UserError(
+                    f"Episode {number}, step {step + 1}: the episode ended one step earlier; put this step "
+                    "into the next episode."
+                )
+            over = p_over > 0.5
+            # That there is another step is evidence. Of the last one nobody says whether it ended the
+            # episode, unless it is certain.
+            sure = goes_on or not 1 - SURE < p_over < SURE
+            belief, info = update(key_step, belief, *given, jnp.array(p_over > SURE) if sure else None)
             if info.impossible:
                 raise UserError(f"{where}: no particle can explain observation {o} after action {a}.")
     return After(belief, t, over or t >= world.horizon)

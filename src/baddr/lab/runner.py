@@ -1,4 +1,4 @@
-"""Runs an experiment chunk by chunk, and goes on where an interrupted one stopped.
+"""Runs an experiment chunk by chunk, and continues where an interrupted one stopped.
 
 As a chunk's next block of steps is a pure function of its last checkpoint, a killed, interrupted or extended
 experiment computes exactly what an uninterrupted one would have.

@@ -13,6 +13,8 @@ from baddr.lab.asked import kept_as_asked
 from baddr.lab.experiment import AnyExperiment, extend, of_folder
 from baddr.lab.statistics import Estimate
 
+SWITCHED = {"true": True, "yes": True, "false": False, "no": False}
+
 Combination = dict[str, str]  # settings as flags name them, and a value of each as a flag gives it
 
 
@@ -49,17 +51,23 @@ def combinations(over: dict[str, list[str]]) -> Iterator[Combination]:
     return (dict(zip(over, values, strict=True)) for values in itertools.product(*over.values()))
 
 
-def flags(combination: Combination) -> list[str]:
+def flags(combination: Combination, start: AnyExperiment) -> list[str]:
     """The combination on a command line; a value with spaces is several words (network.hidden=32 32)."""
-    return [word for name, value in combination.items() for word in _words(name, value)]
+    return [word for name, value in combination.items() for word in _words(name, value, start)]
 
 
-def _words(name: str, value: str) -> list[str]:
-    if value.lower() == "true":
-        return [f"--{name}"]
-    if value.lower() == "false":
-        return [_negated(name)]
+def _words(name: str, value: str, start: AnyExperiment) -> list[str]:
+    if value.lower() in SWITCHED and is_switch(start, name):
+        return [f"--{name}" if SWITCHED[value.lower()] else _negated(name)]
     return [f"--{name}", *value.split()]
+
+
+def is_switch(start: AnyExperiment, name: str) -> bool:
+    """Whether a setting is on or off (factored.structure=true is a choice like others), or of another kind of
+    its group, so that nobody knows yet."""
+    group, _, last = name.replace("-", "_").rpartition(".")
+    groups = {"": start, "domain": start.domain, **start.settings.groups()}
+    return isinstance(getattr(groups.get(group), last, True), bool)
 
 
 def _negated(name: str) -> str:
@@ -102,7 +110,7 @@ def is_complete(part: Part) -> bool:
 
 
 def compute(part: Part, progress: Any) -> list[Any]:
-    """Begin the part, or go on with it; what failed."""
+    """Start the part, or resume it; what failed."""
     from baddr.lab import runner
 
     if part.folder.config.exists():

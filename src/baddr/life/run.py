@@ -190,7 +190,8 @@ def remembered(
     assert agent.rejuvenation is not None
     learned = ~info.impossible & (agent.filter.learn_terminal | ~outcome.terminal)
     survivors = info.distinct_ancestors / agent.filter.num_particles
-    return agent.rejuvenation.remember(history, (outcome.a, outcome.o), learned, survivors, active)
+    given = outcome.a, outcome.o, outcome.terminal
+    return agent.rejuvenation.remember(history, given, learned, survivors, active)
 
 
 def next_if(

@@ -36,7 +36,7 @@ def compute(
 
 
 def _run(experiment: AnyExperiment, folder: Folder, progress: Any, engine: Any, listeners: Any = ()) -> None:
-    """Begin with an experiment, or go on with it; what a kill left before it started is thrown away."""
+    """Start an experiment, or resume it; what a kill left before it started is thrown away."""
     from baddr.lab import runner
     from baddr.lab.plots import plot_curves
 

@@ -6,7 +6,7 @@ where one ends, the next starts at once, so none waits for another. No iteration
 
 Several simulations of one tree may be in flight: they do not see each other's returns yet, but do see each
 other's visits, which count from the moment of the choice (Liu et al., 2020, "Watch the unobserved"). Those
-that stand at one node choose in turn (`choice`). `core.plain` has both loops with dicts and recursion.
+that stand at one node choose in turn (`choice`). `core.plain` has the published one with dicts and recursion.
 """
 
 import math

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from baddr.core.belief_update import Info
 from baddr.core.gba_pomdp import GBAPOMDP, AugmentedState
+from baddr.core.outcome import WithOutcome
 from baddr.core.particles import Particles
 from baddr.core.pomdp import Action, Dynamics, Observation, all_vectors
 from baddr.errors import UserError
@@ -62,7 +63,8 @@ class ExactFilter:
     ) -> tuple[Particles, Info]:
         bank, before, theta = members_of(gba, belief), table_of(belief), belief.states.theta
         assert bank.reach is not None
-        predicted, joint = step(gba, bank, bank.reach, before, a, o)
+        ended = gba.models.ended if isinstance(gba.models, WithOutcome) else None
+        predicted, joint = step(gba, bank, bank.reach, before, a, o, ended)
         log_evidence = jax.nn.logsumexp(joint)
         impossible = jnp.isneginf(log_evidence)
         joint = jnp.where(impossible, predicted, joint)
@@ -81,9 +83,15 @@ class ExactFilter:
 
 
 def step(
-    gba: GBAPOMDP, bank: Bank, reach: Reach, before: Table, a: Action, o: Observation
+    gba: GBAPOMDP,
+    bank: Bank,
+    reach: Reach,
+    before: Table,
+    a: Action,
+    o: Observation,
+    ended: Bool[Array, ""] | None = None,
 ) -> tuple[Table, Table]:
-    """log p(s', k | h, a) and log p(s', k, o | h, a).
+    """log p(s', k | h, a) and log p(s', k, o | h, a); `ended`: also whether the step ended the episode.
 
     Members do not mix, so each has a scale of its own: none is lost to rounding, however small its weight.
     """
@@ -91,20 +99,32 @@ def step(
     scale = jnp.max(before, axis=0, keepdims=True)
     p = jnp.exp(before - scale)[reach.s[into]] * reach.p[into]  # S most K
     back = lambda p: jnp.where(p > TINY, jnp.log(jnp.maximum(p, TINY)), -jnp.inf) + scale
-    return back(jnp.sum(p, axis=1)), back(jnp.sum(p * likelihood(gba, bank, reach.s[into], a, o), axis=1))
+    seen = p * likelihood(gba, bank, reach.s[into], a, o, ended)
+    return back(jnp.sum(p, axis=1)), back(jnp.sum(seen, axis=1))
 
 
 def likelihood(
-    gba: GBAPOMDP, bank: Bank, source: Int[Array, "S most"], a: Action, o: Observation
+    gba: GBAPOMDP,
+    bank: Bank,
+    source: Int[Array, "S most"],
+    a: Action,
+    o: Observation,
+    ended: Bool[Array, ""] | None,
 ) -> Float[Array, "S most K"]:
-    """p(o | s, a, s'; D_k) for all s', and the s that they may be entered from."""
+    """p(o | s, a, s'; D_k) for all s', and the s that they may be entered from; 0 where the episode would not
+    have `ended` as it did."""
     every = jnp.asarray(all_vectors(gba.state_sizes))
 
     def of_one(D: Dynamics) -> Float[Array, "S most"]:
         from_s = jax.vmap(lambda s, s_next: D.observation_log_prob(s, a, s_next, o), in_axes=(0, None))
         return jax.vmap(from_s)(every[source], every)
 
-    return jnp.moveaxis(jnp.exp(bank.each(of_one)), 0, -1)
+    p = jnp.moveaxis(jnp.exp(bank.each(of_one)), 0, -1)
+    if ended is None:
+        return p
+    of_s = jax.vmap(lambda s, s_next: gba.pomdp.is_terminal(s, a, s_next), in_axes=(0, None))
+    fits = jax.vmap(of_s)(every[source], every) == ended
+    return jnp.where(fits[:, :, None], p, 0)
 
 
 def table_of(belief: Particles) -> Table:

@@ -39,6 +39,7 @@ class GibbsCounts(ParticleMoves):
     codes: Codes = eqx.field(static=True)
     capacity: int = eqx.field(static=True)
     rows_at_once: int = eqx.field(static=True, default=1)
+    ends: Bool[Array, "A S S"] | None = None
 
     def move(
         self, key: Key[Array, ""], states: AugmentedState, memory: Memory
@@ -94,32 +95,43 @@ class GibbsCounts(ParticleMoves):
         """(T, O) ~ Dirichlet(counts) of each particle."""
         key_T, key_O = jr.split(key)
         T, O = _drawn(key_T, theta.T, self.spread[0]), _drawn(key_O, theta.O, self.spread[1])
-        return Tables(self.p0, jnp.transpose(T, (2, 1, 3, 0)), jnp.transpose(O, (1, 3, 2, 0)))
+        return Tables(self.p0, jnp.transpose(T, (2, 1, 3, 0)), jnp.transpose(O, (1, 3, 2, 0)), self.ends)
 
 
 def gibbs_counts(
-    posterior: Dirichlet, p0: Float[np.ndarray, " S"], horizon: int, capacity: int, rows_at_once: int = 1
+    posterior: Dirichlet,
+    p0: Float[np.ndarray, " S"],
+    horizon: int,
+    capacity: int,
+    rows_at_once: int = 1,
+    ends: Bool[np.ndarray, "A S S"] | None = None,
 ) -> GibbsCounts:
-    """The moves of a tabular posterior, whose states start as p0 says."""
+    """The moves of a tabular posterior, whose states start as p0 says, and whose episodes end as `ends`."""
     A, _, Z = posterior.counts.O.shape
     T, O = (np.asarray(x) for x in posterior.counts)
     return GibbsCounts(
         prior=posterior.counts,
         p0=jnp.asarray(p0, jnp.float32),
-        permutations=relabellings(T, O, p0, posterior.state_sizes),
+        permutations=relabellings(T, O, p0, posterior.state_sizes, ends),
         spread=(_spread(T), _spread(O)),
         state_sizes=posterior.state_sizes,
         codes=Codes(A, posterior.observation_sizes, Z, horizon),
         capacity=capacity,
         rows_at_once=rows_at_once,
+        ends=None if ends is None else jnp.asarray(ends),
     )
 
 
 def relabellings(
-    T: Float[np.ndarray, "S A S"], O: Float[np.ndarray, "A S Z"], p0: np.ndarray, sizes: Sequence[int]
+    T: Float[np.ndarray, "S A S"],
+    O: Float[np.ndarray, "A S Z"],
+    p0: np.ndarray,
+    sizes: Sequence[int],
+    ends: Bool[np.ndarray, "A S S"] | None = None,
 ) -> tuple[tuple[int, ...], ...]:
     """Permutations of states, each its own inverse, after which every history is still possible: two values
-    of a feature, or two features, change places. The start, and what is impossible, must stay as they are."""
+    of a feature, or two features, change places. The start, what is impossible, and what ends an episode must
+    stay as they are."""
     vectors, found = all_vectors(tuple(sizes)), []
     changes = []
     for i, size in enumerate(sizes):
@@ -132,6 +144,7 @@ def relabellings(
     for changed in changes:
         pi = np.asarray(np.ravel_multi_index(tuple(changed.T), tuple(sizes)))
         same = np.array_equal(p0[pi], p0) and np.array_equal((T > 0)[pi][:, :, pi], T > 0)
+        same = same and (ends is None or np.array_equal(ends[:, pi][:, :, pi], ends))
         if same and np.array_equal((O > 0)[:, pi], O > 0):
             found.append(tuple(pi.tolist()))
     return tuple(found)

@@ -63,6 +63,7 @@ class GibbsFactored(ParticleMoves):
     codes: Codes = eqx.field(static=True)
     capacity: int = eqx.field(static=True)
     rows_at_once: int = eqx.field(static=True, default=1)
+    ends: Bool[Array, "A S S"] | None = None
 
     def move(
         self, key: Key[Array, ""], states: AugmentedState, memory: Memory
@@ -70,7 +71,7 @@ class GibbsFactored(ParticleMoves):
         key_model, key_paths, key_rest = jr.split(key, 3)
         n, old = states.s.shape[0], states.theta
         T, O = jax.vmap(self.model)(jr.split(key_model, n), old)
-        model = Tables(self.p0, jnp.transpose(T, (1, 2, 3, 0)), jnp.transpose(O, (1, 3, 2, 0)))
+        model = Tables(self.p0, jnp.transpose(T, (1, 2, 3, 0)), jnp.transpose(O, (1, 3, 2, 0)), self.ends)
         paths = draw_paths(key_paths, model, memory, self.codes, self.rows_at_once)
         seen = jnp.transpose(paths.T, (3, 0, 1, 2)), jnp.transpose(paths.O, (3, 0, 2, 1))
         s, theta, relabelled = jax.vmap(self.relabel_and_toggle)(
@@ -157,14 +158,19 @@ def _rows(counts: Float[Array, " counts"], table: Table) -> Float[Array, "..."]:
 
 
 def gibbs_factored(
-    posterior: Factored, p0: Float[np.ndarray, " S"], horizon: int, capacity: int, rows_at_once: int = 1
+    posterior: Factored,
+    p0: Float[np.ndarray, " S"],
+    horizon: int,
+    capacity: int,
+    rows_at_once: int = 1,
+    ends: Bool[np.ndarray, "A S S"] | None = None,
 ) -> GibbsFactored:
-    """The moves of a factored posterior, whose states start as p0 says."""
+    """The moves of a factored posterior, whose states start as p0 says, and whose episodes end as `ends`."""
     layout = posterior.layout
     flat = flatten(layout, np.asarray(posterior.known, np.float64))
     A, _, Z = flat.known_O.shape
     T = np.moveaxis(flat.known_T, 0, 1)
-    alike = relabellings(T, flat.known_O, p0, layout.state_sizes)
+    alike = relabellings(T, flat.known_O, p0, layout.state_sizes, ends)
     same = lambda pi: np.allclose(T[pi][:, :, pi], T) and np.allclose(flat.known_O[:, pi], flat.known_O)
     return GibbsFactored(
         posterior=posterior,
@@ -174,6 +180,7 @@ def gibbs_factored(
         codes=Codes(A, layout.observation_sizes, Z, horizon),
         capacity=capacity,
         rows_at_once=rows_at_once,
+        ends=None if ends is None else jnp.asarray(ends),
     )
 
 

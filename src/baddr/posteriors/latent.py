@@ -140,8 +140,8 @@ class Latent(Posterior):
     def update(
         self, key: Key[Array, ""], theta: Gaussian, s: State, a: Action, s_next: State, o: Observation
     ) -> Gaussian:
-        """U: Lambda' = Lambda + J^T (diag p - p p^T) J and mean' = mean + Lambda'^-1 J^T (y - p), over the
-        features that both networks predict, for the prediction p and the outcome y."""
+        """U: Lambda' = Lambda + k J^T (diag p - p p^T) J and mean' = mean + Lambda'^-1 J^T (y - p), over the
+        features that both networks predict, for the prediction p (`moderated`, by k) and the outcome y."""
         g, F = jnp.zeros(theta.mean.shape), jnp.zeros(theta.factor.shape)
         for prediction in self.predictions(Transition(s, a, s_next, o)):
             dg, dF = score(prediction, theta)

@@ -40,6 +40,7 @@ class Step(NamedTuple):
     used: Bool[Array, "*n"]
     first: Bool[Array, "*n"]  # of its episode
     learned: Bool[Array, "*n"]  # otherwise the state moves unseen, and nothing is counted
+    ended: Bool[Array, "*n"]  # its episode, and not because there was no time left
     a: Int[Array, "*n"]
     o: Int[Array, "*n"]
 
@@ -54,16 +55,20 @@ class Codes(NamedTuple):
 
     @property
     def dtype(self) -> Any:
-        return jnp.uint16 if 2 * self.num_actions * (self.num_observations + 1) < 2**16 else jnp.uint32
+        return jnp.uint16 if 4 * self.num_actions * (self.num_observations + 1) < 2**16 else jnp.uint32
 
-    def code(self, a: Action, o: Observation, learned: Bool[Array, ""], first: Bool[Array, ""]) -> Array:
+    def code(
+        self, given: tuple[Action, Observation, Array], learned: Bool[Array, ""], first: Bool[Array, ""]
+    ) -> Array:
+        a, o, ended = given
         z = jnp.where(learned, flat_index(o, self.observation_sizes), self.num_observations)
-        return (1 + 2 * (a * (self.num_observations + 1) + z) + first.astype(jnp.int32)).astype(self.dtype)
+        flags = 2 * ended.astype(jnp.int32) + first.astype(jnp.int32)
+        return (1 + 4 * (a * (self.num_observations + 1) + z) + flags).astype(self.dtype)
 
     def step(self, code: UInt[Array, "*n"]) -> Step:
         number = jnp.maximum(code.astype(jnp.int32) - 1, 0)
-        a, o = number // 2 // (self.num_observations + 1), number // 2 % (self.num_observations + 1)
-        return Step(code > 0, number % 2 == 1, o < self.num_observations, a, o)
+        a, o = number // 4 // (self.num_observations + 1), number // 4 % (self.num_observations + 1)
+        return Step(code > 0, number % 2 == 1, o < self.num_observations, number % 4 >= 2, a, o)
 
     def empty(self, capacity: int) -> Memory:
         """Of at least so many steps."""
@@ -73,13 +78,17 @@ class Codes(NamedTuple):
 
 
 def remember(
-    codes: Codes, memory: Memory, a: Action, o: Observation, learned: Bool[Array, ""], active: Bool[Array, ""]
+    codes: Codes,
+    memory: Memory,
+    given: tuple[Action, Observation, Bool[Array, ""]],
+    learned: Bool[Array, ""],
+    active: Bool[Array, ""],
 ) -> Memory:
     """One step more. An episode that might not fit into what is left of a row starts another."""
     next_row = active & memory.first & (memory.column + codes.horizon > memory.codes.shape[-1])
     row, one = memory.row + next_row.astype(jnp.int32), jnp.asarray(active).astype(jnp.int32)
     column = jnp.where(next_row, 0, memory.column)
-    code, out = codes.code(a, o, learned, memory.first), memory.codes.shape[0]
+    code, out = codes.code(given, learned, memory.first), memory.codes.shape[0]
     return memory._replace(
         codes=memory.codes.at[jnp.where(active, row, out), column].set(code, mode="drop"),
         row=row,
@@ -113,12 +122,12 @@ class Renewal(Rejuvenation):
     def remember(
         self,
         memory: Memory,
-        given: tuple[Action, Observation],
+        given: tuple[Action, Observation, Bool[Array, ""]],
         learned: Bool[Array, ""],
         survivors: Float[Array, ""],
         active: Bool[Array, ""],
     ) -> Memory:
-        memory = remember(self.codes, memory, *given, learned, active)
+        memory = remember(self.codes, memory, given, learned, active)
         return memory._replace(survivors=jnp.where(active, memory.survivors * survivors, memory.survivors))
 
     def rejuvenate(

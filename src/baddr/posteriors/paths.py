@@ -24,6 +24,15 @@ class Tables(NamedTuple):
     p0: Float[Array, " S"]
     T: Float[Array, "A S S n"]
     O: Float[Array, "A Z S n"]  # of o, given a and s'
+    ends: Bool[Array, "A S S"] | None = None  # which (s, a, s') end an episode, where the state has a say
+
+    def transition(self, step: Step) -> Float[Array, "S S n"]:
+        """p(s' | s, a), of those that end the episode or not, as it did."""
+        T = at(self.T, step.a)
+        if self.ends is None:
+            return T
+        fits = (self.ends[step.a] == step.ended) | ~step.learned
+        return jnp.where(fits[:, :, None], T, 0)
 
 
 class Paths(NamedTuple):
@@ -79,7 +88,7 @@ def _row(key: Key[Array, ""], model: Tables, codes: Codes, row: UInt[Array, " st
     def forward(now: tuple[Array, Array], step: Step) -> tuple[tuple[Array, Array], Array]:
         before, possible = now
         before = jnp.where(step.first, start, before)
-        joint = add_up(before[:, None] * at(model.T, step.a)) * at(model.O, step.a, step.o)
+        joint = add_up(before[:, None] * model.transition(step)) * at(model.O, step.a, step.o)
         total = add_up(joint)
         after = jnp.where(step.used, joint / jnp.where(total > 0, total, 1)[None], before)
         return (after, possible & ((total > 0) | ~step.used)), after
@@ -95,7 +104,7 @@ def _row(key: Key[Array, ""], model: Tables, codes: Codes, row: UInt[Array, " st
         before = jnp.where(step.first, start, before)
         s_next = jnp.where(free, draw(u[0], after), s)
         is_next = jnp.arange(S, dtype=jnp.int32)[:, None] == s_next[None]
-        to_next = add_up(jnp.where(is_next[:, None], jnp.swapaxes(at(model.T, step.a), 0, 1), 0))
+        to_next = add_up(jnp.where(is_next[:, None], jnp.swapaxes(model.transition(step), 0, 1), 0))
         s = draw(u[1], before * to_next)
         is_s = jnp.arange(S, dtype=jnp.int32)[:, None] == s[None]
         counted = step.used & step.learned

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from baddr.core.gba_pomdp import GBAPOMDP
+from baddr.core.outcome import state_tells_ends
 from baddr.core.particles import Particles, systematic_indices
 from baddr.core.pomdp import feature_vector
 from baddr.core.rejuvenation import Moves
@@ -66,14 +67,14 @@ class PoolMoves(Renewal):
         reach = bank.reach
         assert reach is not None
         codes, start = memory.codes.reshape(-1), jnp.log(reach.start)[:, None]
-        end = memory.row * memory.codes.shape[-1] + memory.column
+        end, tells = memory.row * memory.codes.shape[-1] + memory.column, state_tells_ends(self.gba.pomdp)
 
         def one(i: Int[Array, ""], now: tuple[Array, Array]) -> tuple[Array, Array]:
             table, total = now  # log p(s | h, D_k), and log p(h | D_k) less that of the best so far
-            used, first, learned, a, o = self.codes.step(codes[i])
+            used, first, learned, ended, a, o = self.codes.step(codes[i])
             before = jnp.where(first, start, table)
             seen = feature_vector(o, self.codes.observation_sizes)
-            predicted, joint = step(self.gba, bank, reach, before, a, seen)
+            predicted, joint = step(self.gba, bank, reach, before, a, seen, ended if tells else None)
             table = jnp.where(used, jnp.where(learned, joint, predicted), table)
             z = of_members(table)
             table = table - jnp.where(jnp.isneginf(z), 0, z)[None]

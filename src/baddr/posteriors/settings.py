@@ -207,8 +207,8 @@ class LatentSettings:
     model: Literal["sampled", "expected"] = "sampled"
     """The model of each simulation: of a z drawn from its particle's Gaussian, or of the mean."""
     width: float = 1.0
-    """Of a particle's first Gaussian, in units of the prior's. 1: one Gaussian for all. Less: each lies about
-    the z of another simulator, for priors that are no Gaussian, such as rare moves."""
+    """How wide a particle's first Gaussian is, compared with the prior. 1: all start with the prior. Less:
+    each starts about the z of another simulator, for priors that are no Gaussian, such as rare moves."""
     learn_transition: bool = True
     """Let transitions depend on z, and learn z from them. no: all simulators have the same ones."""
     learn_observation: bool = True

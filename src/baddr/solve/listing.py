@@ -26,6 +26,7 @@ DRAWS = 64  # of what may follow, for each row
 START_DRAWS = 2**16
 BLOCK = 2**22  # probabilities at a time
 TOLERANCE = 1e-4  # of a row's sum, in float32; rows are then divided by it
+MISSED = 1e-5  # probability that drawn outcomes may lack, in float32: of more, all outcomes are tried
 SMALLEST = 1e-12  # probability: less is what float32 leaves of nothing
 
 Numbers = Int[np.ndarray, " n"]
@@ -101,7 +102,7 @@ def transitions(pomdp: POMDP, D: Dynamics) -> Triples:
     if S > ALL_STATES and isinstance(D, SplitDynamics):
         drawn = drawn_transitions(pomdp, D, s, a)
         row = drawn.s * A + drawn.a
-        whole = np.abs(np.bincount(row, drawn.p, S * A) - 1) < TOLERANCE
+        whole = np.abs(np.bincount(row, drawn.p, S * A) - 1) < MISSED
         found, missing = [drawn.at(whole[row])], np.flatnonzero(~whole)
     found += list(listed_transitions(pomdp, D, s[missing], a[missing]))
     follows = Triples(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
@@ -179,7 +180,7 @@ def observations(pomdp: POMDP, D: Dynamics, on: Triples) -> tuple[csr_array, ...
     Z = pomdp.num_observations if few else int(number.max()) + 1
     p = observation_probabilities(pomdp, D, firsts, row, o)
     sums = np.bincount(row, p, len(pair))
-    if np.any(np.abs(sums - 1) > TOLERANCE):
+    if np.any(np.abs(sums - 1) > (TOLERANCE if few else MISSED)):
         because = "its observations are too many to list, and draws do not find all that can follow a state"
         raise too_large(S, A, pomdp.num_observations, because)
     _refuse_dependence_on_s(pomdp, D, on, which, Seen(row, o, p))

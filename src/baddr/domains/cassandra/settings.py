@@ -15,7 +15,7 @@ class CassandraSettings:
     path: str = ""
     """The .pomdp file."""
     horizon: int = 50
-    """K: the number of steps in an episode. Nothing else ends it."""
+    """K: the most steps in an episode. End states (E:) end it sooner."""
     discount: float = -1.0
     """The discount factor gamma. -1: the file's."""
     prior_total: float = 10.0

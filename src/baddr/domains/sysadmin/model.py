@@ -63,6 +63,13 @@ def neighbours(i: int, computers: int, topology: str) -> list[int]:
     return [j for j in (i - 1, i + 1) if 0 <= j < computers] if topology == "linear" else []
 
 
+class Totals(NamedTuple):
+    """Of the counts of a row."""
+
+    running: float
+    seen: float
+
+
 class Rates(NamedTuple):
     """How computers fail, in a step."""
 
@@ -76,13 +83,13 @@ def keeps_running(rates: Rates, running: int, failed_neighbours: int, rebooted: 
     return p + REPAIR * (1 - p) if rebooted else p
 
 
-def graph(computers: int, topology: str, rates: Rates, total: float, learned: bool = True) -> Graph:
+def graph(computers: int, topology: str, rates: Rates, total: Totals, learned: bool = True) -> Graph:
     """Each computer depends on itself and its neighbours, and what is seen on the computer looked at."""
 
     def row(rebooted: bool) -> Callable[..., Sequence[float]]:
         def counts(running: int, *others: int) -> Sequence[float]:
             p = keeps_running(rates, running, others.count(0), rebooted)
-            return total * (1 - p), total * p
+            return total.running * (1 - p), total.running * p
 
         return counts
 
@@ -100,7 +107,7 @@ def graph(computers: int, topology: str, rates: Rates, total: float, learned: bo
         return tuple(Node(of, row(yes), learned, tie=alike(yes)) for yes in booted)
 
     def seen(state: int) -> Sequence[float]:
-        return tuple(total * (ACCURACY if o == state else 1 - ACCURACY) for o in range(2))
+        return tuple(total.seen * (ACCURACY if o == state else 1 - ACCURACY) for o in range(2))
 
     looks = [parents("s_next", [a % computers]) for a in range(2 * computers)]
     status = tuple(
@@ -113,22 +120,25 @@ def graph(computers: int, topology: str, rates: Rates, total: float, learned: bo
 @takes_fields_of(SysadminSettings)
 def make_domain(settings: SysadminSettings) -> Domain:
     """Sysadmin with a prior of `prior_total` counts a row, which expects the truth unless told otherwise."""
-    computers, topology, total = settings.computers, settings.topology, settings.prior_total
+    computers, topology = settings.computers, settings.topology
+    total = Totals(settings.prior_total, settings.prior_observation_total)
     true_rates = Rates(settings.failure, settings.infection)
     believed = Rates(settings.prior_failure, settings.prior_infection)
-    truth = expected_dynamics(graph(computers, topology, true_rates, 1.0, False))
+    truth = expected_dynamics(graph(computers, topology, true_rates, Totals(1.0, 1.0), False))
     pomdp = Sysadmin(computers, truth, settings.discount, settings.horizon)
     prior = graph(computers, topology, believed, total)
-    drawn = Factored(graph(computers, topology, believed, settings.certainty), expected=False)
+    drawn = Factored(
+        graph(computers, topology, believed, total._replace(running=settings.certainty)), expected=False
+    )
     expected = expected_dynamics(prior)
 
     def sample_simulator(key: Key[Array, ""]) -> Dynamics:
-        """Each row from Dirichlet(c * its expectation)."""
+        """Each row of how computers fail from Dirichlet(c * its expectation)."""
         return sample(drawn, key, drawn.prior(key))
 
     def flat_counts() -> Counts:
         T, O = transition_table(expected, pomdp), observation_table(expected, pomdp)
-        return Counts(T * total, O * total)
+        return Counts(T * total.running, O * total.seen)
 
     return Domain(
         name="sysadmin",

@@ -29,9 +29,12 @@ class SysadminSettings:
     prior_infection: float = 0.075
     """The prior's expectation of domain.infection."""
     prior_total: float = 10_000.0
-    """The prior's total count for each row of tables and graphs. 10: little is taken for certain."""
+    """The prior's total count for each row of how computers fail and are repaired, in tables and graphs."""
+    prior_observation_total: float = 10_000.0
+    """The prior's total count for each row of what is seen, in tables, graphs and simulators."""
     certainty: float = 10_000.0
-    """c: each row of a simulator is drawn from Dirichlet(c * expectation). 4 to 10: a wide prior."""
+    """c: a simulator's rows of how computers fail are drawn from Dirichlet(c * expectation). 4 to 10: a wide
+    prior."""
     discount: float = 0.95
     """The discount factor gamma."""
     horizon: int = 20
@@ -45,6 +48,7 @@ class SysadminSettings:
             (0 < self.prior_failure < 1, "domain.prior-failure must lie between 0 and 1"),
             (0 <= self.prior_infection < 1, "domain.prior-infection must be at least 0 and less than 1"),
             (self.prior_total > 0, "domain.prior-total must be positive"),
+            (self.prior_observation_total > 0, "domain.prior-observation-total must be positive"),
             (self.certainty > 0, "domain.certainty must be positive"),
             (0 <= self.discount <= 1, "domain.discount must lie in [0, 1]"),
             (self.horizon >= 1, "domain.horizon must be at least 1"),

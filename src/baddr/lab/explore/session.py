@@ -95,9 +95,9 @@ class Inside(eqx.Module):
 
     @eqx.filter_jit
     def learn(
-        self, key: Key[Array, ""], belief: Particles, a: Array, o: Array, last: Array
+        self, key: Key[Array, ""], belief: Particles, a: Array, o: Array, ended: Array | None
     ) -> tuple[Particles, Info]:
-        return self.agent.update(key, belief, a, o, last)
+        return self.agent.update(key, belief, a, o, ended)
 
     @eqx.filter_jit
     def marginals(self, belief: Particles) -> list[Array]:
@@ -174,7 +174,8 @@ class Session:
         if o is not None:
             seen = self._observation(o)
         last = bool(ends) or moment.t + 1 >= pomdp.horizon
-        belief, info = self.inside.learn(self._key(), moment.belief, action, seen, ends)
+        ended = ends if o is None else None  # with another observation it might have gone otherwise
+        belief, info = self.inside.learn(self._key(), moment.belief, action, seen, ended)
         if bool(info.impossible):
             raise UserError("No particle can explain that observation.")
         said = {"action": a, "observation": np.asarray(seen).tolist(), "reward": float(r)}
@@ -256,7 +257,7 @@ class Session:
             raise UserError("There is no such action here.")
         seen = self._observation(o)
         key_update, key_about = jr.split(jr.fold_in(self.key, IMAGINED))
-        belief, info = self.inside.learn(key_update, moment.belief, jnp.int32(a), seen, jnp.array(False))
+        belief, info = self.inside.learn(key_update, moment.belief, jnp.int32(a), seen, None)
         if bool(info.impossible):
             return {"impossible": True}
         state = [_plain(p) for p in self.inside.marginals(belief)]

@@ -1,6 +1,8 @@
-"""Rewards as evidence: R is known and r is seen, so that (s, a, s') which do not explain r are impossible.
+"""What is seen of a step besides o: whether it ended the episode, and the reward.
 
-Not the paper's setting, whose agents learn from observations alone.
+Both are known functions of (s, a, s'), so that an (s, a, s') which does not explain them is impossible. That
+an episode goes on is evidence for every agent, where the state has a say in it; rewards are evidence where a
+filter asks for them (not the paper's setting, whose agents learn from observations alone).
 """
 
 from collections.abc import Callable
@@ -17,13 +19,14 @@ from baddr.core.posterior import Posterior, Theta
 TOLERANCE = 1e-4  # of the larger of 1 and |r|
 
 
-class WithReward(Models):
-    """Models that also weigh the reward of the step at hand."""
+class WithOutcome(Models):
+    """Models that also weigh the outcome of the step at hand; None: nobody says."""
 
     posterior: Posterior
     inner: Models
     pomdp: POMDP
-    r: Scalar
+    ended: Bool[Array, ""] | None = None
+    r: Scalar | None = None
 
     @property
     def tries_at_once(self) -> int:
@@ -52,7 +55,8 @@ class WithReward(Models):
         s: Int[Array, "n state_features"],
         given: tuple[Action, Observation],
     ) -> Proposals:
-        """A proposal that does not explain r has an observation that is not the real one, and no weight."""
+        """A proposal that does not explain the outcome has an observation that is not the real one, and no
+        weight."""
         found = self.inner.propose(keys, thetas, i, epsilons, s, given)
         explains = self.explains(s, given[0], found.s_next)
         other = (given[1] + 1) % jnp.array(self.pomdp.observation_sizes, given[1].dtype)
@@ -71,6 +75,20 @@ class WithReward(Models):
     def explains(
         self, s: Int[Array, "n state_features"], a: Action, s_next: Int[Array, "n state_features"]
     ) -> Bool[Array, " n"]:
-        """Whether R(s, a, s') is r."""
-        R = jax.vmap(self.pomdp.reward, (0, None, 0))(s, a, s_next)
-        return jnp.abs(R - self.r) <= TOLERANCE * jnp.maximum(1, jnp.abs(self.r))
+        """Whether R(s, a, s') is r, and the episode would have ended where it did."""
+        of_each = lambda function: jax.vmap(function, (0, None, 0))(s, a, s_next)
+        yes = jnp.ones(s.shape[:1], bool)
+        if self.ended is not None:
+            yes = of_each(self.pomdp.is_terminal) == self.ended
+        if self.r is not None:
+            yes &= jnp.abs(of_each(self.pomdp.reward) - self.r) <= TOLERANCE * jnp.maximum(1, jnp.abs(self.r))
+        return yes
+
+
+def state_tells_ends(pomdp: POMDP) -> bool:
+    """Whether it depends on s or s' whether a step ends the episode: elsewhere nothing is learned from it."""
+    s = jax.ShapeDtypeStruct((len(pomdp.state_sizes),), jnp.int32)
+    a = jax.ShapeDtypeStruct((), jnp.int32)
+    traced = jax.make_jaxpr(pomdp.is_terminal)(s, a, s).jaxpr
+    used = {id(x) for equation in traced.eqns for x in equation.invars} | {id(x) for x in traced.outvars}
+    return id(traced.invars[0]) in used or id(traced.invars[2]) in used
