@@ -79,6 +79,14 @@ def test_a_truth_that_is_no_better_is_said_to_be_unclear():
     assert np.isnan(scale_of(flat(1.0), flat(1.0)).score(2.0))
 
 
+def test_two_runs_prove_nothing():
+    """0 and 1 against 3 and 4: 4.2 standard errors, where Student's t of two runs asks for 13."""
+    two = lambda value: rows(np.array([[value] * 3, [value + 1] * 3]))
+    assert not scale_of(two(0.0), two(3.0)).is_clear
+    eight = lambda value: rows(np.repeat([[value], [value + 1]], 4, axis=0) * np.ones((1, 3)))
+    assert scale_of(eight(0.0), eight(3.0)).is_clear
+
+
 def test_what_a_suite_consists_of():
     request = Request(
         domains=("tiger", "t-maze"), agents=("ba-pomcp", "baddr"), trainings=2, runs=6, episodes=3
@@ -147,6 +155,8 @@ def test_the_scoreboard_and_an_outside_agent(suite, tmp_path):
         (flat(1.0, 1, 1) | {"domain": ["x" * 999]}, (), "is about 'xxx"),
         (flat(1.0, 1, 1002) | {"seed": np.arange(1002)}, ("tiger",), "more than 1,000 seeds"),
         (flat(1.0, 1, 1) | {"seed": ["a"]}, ("tiger",), "'seed' has no numbers"),
+        ({name: np.tile(x, 2) for name, x in flat(1.0, 2, 3).items()}, ("tiger",), "run 0 must have each"),
+        (flat(1.0, 1, 3) | {"episode": np.array([0, 1, 3])}, ("tiger",), "near episode 3"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(suite, tmp_path, columns, domains, sentence):

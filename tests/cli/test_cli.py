@@ -14,6 +14,7 @@ import pytest
 
 import baddr
 from baddr.cli import main
+from baddr.cli.parse import flag_value
 from baddr.files.store import unpack
 from baddr.lab import runner
 from baddr.lab.measure import Pace
@@ -129,6 +130,9 @@ def test_resume_extends_a_finished_experiment(finished, tmp_path, capsys):
     capsys.readouterr()
     assert baddr_main("resume", folder) == 0
     assert "is complete" in capsys.readouterr().out
+    (folder / "curve.png").unlink()  # as if a kill had come before the pictures
+    assert baddr_main("resume", folder) == 0
+    assert (folder / "curve.png").exists() and "2 runs of 12 episodes" in capsys.readouterr().out
     before = (folder / "episodes.parquet").read_bytes()
     assert baddr_main("resume", folder, "--episodes", "11") == 2
     assert (folder / "episodes.parquet").read_bytes() == before
@@ -233,6 +237,13 @@ def test_baddr_trains_a_prior_once_and_uses_it_again(tmp_path, capsys, monkeypat
     assert not (tmp_path / "cache" / "priors").exists()
 
 
+def test_the_last_of_two_flags_counts(capsys):
+    """Also of those that decide what the defaults are."""
+    assert baddr_main("run", "tiger", "--agent", "random", "--agent", "ba-pomcp", "--help") == 0
+    assert "ba-pomcp on tiger" in " ".join(capsys.readouterr().out.split())
+    assert flag_value(["--agent", "a", "--agent=b", "--preset", "c"], "agent", "d") == "b"
+
+
 def test_plot_draws_several_folders(finished, tmp_path, capsys):
     picture = tmp_path / "curves.svg"
     assert baddr_main("plot", finished, finished, "--out", picture) == 0
@@ -240,7 +251,8 @@ def test_plot_draws_several_folders(finished, tmp_path, capsys):
 
 
 def test_compare_says_the_numbers_and_their_intervals(finished, tmp_path, capsys):
-    """A result against itself: no difference, with no width; and a level that it never reaches."""
+    """A result against itself: no difference, and four runs that do not differ are no interval; and a level
+    that it never reaches."""
     twice = tmp_path / "again"
     shutil.copytree(finished, twice)
     assert baddr_main("compare", finished, twice, "--last", 10, "--level", 1000, "--json") == 0
@@ -249,12 +261,14 @@ def test_compare_says_the_numbers_and_their_intervals(finished, tmp_path, capsys
     results = baddr.load_results(finished)
     last = results["discounted_return"][results["episode"] >= results["episode"].max() - 9]
     assert first["final"]["value"] == pytest.approx(last.mean()) and "difference" not in first
-    assert second["difference"] == {"value": 0, "low": 0, "high": 0}
+    assert second["difference"] == {"value": 0, "low": None, "high": None}
     assert first["episodes_to_level"] == {"value": None, "low": None, "high": None}
     assert baddr_main("compare", finished, twice) == 0
     assert "less the first" in capsys.readouterr().out
     assert baddr_main("compare", finished, "--last", 1000) == 2
     assert "--last 1000 is more than" in capsys.readouterr().err
+    assert baddr_main("compare", finished, "--level", "nan") == 2
+    assert "--level must be a finite number" in capsys.readouterr().err
 
 
 def write_history(path: Path, *episodes: tuple[list[int], list[list[int]]]) -> Path:

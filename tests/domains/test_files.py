@@ -93,6 +93,8 @@ def test_names_that_are_numbers_or_odd():
     assert model.states == ("11", "12", "2x") and model.start.tolist() == [0, 1, 0]
     assert model.actions == ("<go>", "'a,b'", "$")
     assert model.R[2, 1].tolist() == [-10.0] * 3 and model.R[0].max() == 0
+    with pytest.raises(UserError, match="line 1"):  # digits of another script are neither name nor number
+        parse(text.replace("2x", "\u0663") + "start: 12\n" + ALL)
 
 
 def test_other_encodings_and_line_ends(tmp_path):
@@ -155,6 +157,8 @@ HOSTILE = {
     "one long word": "a" * 5_000_000,
     "a long number": "discount: " + "1" * 5_000_000,
     "no blank": HUGE.format(3, 2, 2) + ALL + "R:0:0:0:0" + "+1" * 2_000_000,
+    "empty lines": HUGE.format(3, 2, 2) + "\n" * 20_000_000 + "x",
+    "comments": HUGE.format(3, 2, 2) + "# x\n" * 5_000_000 + "x",
     "blanks": HUGE.format(3, 2, 2) + ALL + "+" + " " * 5_000_000 + "x",
     "colons": "states: " + "ab:" * 1_000_000,
     "names": "states: " + " ".join(f"s{i}" for i in range(300_000)),

@@ -127,6 +127,22 @@ def test_bad_input_gets_a_sentence(arguments, sentence):
         baddr.run(**{"domain": "tiger", "agent": "random"} | arguments)
 
 
+def test_planners_and_filters_that_are_values_are_checked():
+    """By the same code as flags: a word that is none of the choices must not mean another one."""
+    domain = tiger.make_domain()
+    gba = baddr.GBAPOMDP(domain.pomdp, Known(domain.pomdp.dynamics))
+    for planner, sentence in (
+        (baddr.PoUct(backup="mex"), "planner.backup must be mean or max, not 'mex'"),
+        (baddr.PoUct(num_simulations=0), "planner.num-simulations must be at least 1"),
+        (baddr.BeliefTree(num_expansions=0), "planner.num-expansions must be at least 1"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            planner.build(domain)
+    agent = baddr.Agent(gba, baddr.Importance(num_particles=0), baddr.PoUct(num_simulations=8))
+    with pytest.raises(UserError, match=r"filter\.num-particles must be"):
+        baddr.run("tiger", agent, runs=1, episodes=1)
+
+
 def test_an_agent_that_is_a_value_has_its_own_settings():
     domain = tiger.make_domain()
     gba = baddr.GBAPOMDP(domain.pomdp, Known(domain.pomdp.dynamics))

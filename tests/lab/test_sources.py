@@ -90,9 +90,12 @@ def test_a_file_within_the_folder_is_not_executed(tmp_path, capsys):
     assert not (folder.path / "evil.py.executed").exists()
 
 
-def test_trust_executes_it(evil, tmp_path, capsys):
+@pytest.mark.parametrize("command", ["resume", "explore"])
+def test_trust_executes_it(command, evil, tmp_path, capsys):
     folder = folder_that_names(evil, tmp_path / "foreign", {})
-    assert exit_of("resume", folder.path, "--trust") == 2
+    assert exit_of(command, folder.path) == 2 and "was not started with" in capsys.readouterr().err
+    assert not (tmp_path / "evil.py.executed").exists()
+    assert exit_of(command, folder.path, "--trust") == 2
     assert "has no function 'make_domain'" in capsys.readouterr().err
     assert (tmp_path / "evil.py.executed").exists()
 

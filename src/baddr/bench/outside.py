@@ -76,7 +76,26 @@ def _read(path: Path, known: list[str], domains: tuple[str, ...]) -> Arrays:
     if len(np.unique(kept["seed"])) > MOST_TRAININGS:
         raise UserError(f"{path} has more than {MOST_TRAININGS:,} seeds: each is a training.")
     numbers = {name: np.asarray(kept[name], np.int64) for name in ("seed", "run", "episode")}
+    _check_rows(texts, numbers, path)
     return {"domain": texts} | numbers | {"discounted_return": np.asarray(rows["discounted_return"], float)}
+
+
+def _check_rows(domains: Any, numbers: dict[str, Any], path: Path) -> None:
+    """Each run has its episodes 0, 1, 2, ... once."""
+    of_run = np.stack(
+        [np.unique(domains.astype(str), return_inverse=True)[1], numbers["seed"], numbers["run"]]
+    )
+    runs, which = np.unique(of_run, axis=1, return_inverse=True)
+    order = np.lexsort((numbers["episode"], which.ravel()))
+    which, episode = which.ravel()[order], numbers["episode"][order]
+    first = np.searchsorted(which, np.arange(runs.shape[1]))
+    wrong = np.flatnonzero(episode != np.arange(len(which)) - first[which])
+    if len(wrong):
+        i = wrong[0]
+        raise UserError(
+            f"{path}: run {runs[2, which[i]]} must have each of its episodes 0, 1, 2, ... once, and near "
+            f"episode {episode[i]} it has two or none; a column `seed` tells trainings apart."
+        )
 
 
 def _check_numbers(column: str, values: np.ndarray, path: Path) -> None:

@@ -24,11 +24,14 @@ class Scale(NamedTuple):
     truth: float
     draws: np.ndarray  # [resample, 2]
     error: float  # standard error of their difference
+    runs: int  # of the reference that has fewer
 
     @property
     def is_clear(self) -> bool:
-        """Whether the truth is better than the prior, beyond doubt."""
-        return self.truth - self.prior > CLEAR * self.error
+        """Whether the truth is better than the prior, beyond doubt: from few runs, by Student's t."""
+        if self.runs < 2:
+            return False
+        return bool(self.truth - self.prior > CLEAR * self.error * widening(self.runs - 1.0))
 
     def score(self, returns: Any) -> Any:
         """NaN where the truth is worth no more than the prior."""
@@ -61,8 +64,11 @@ def scale_of(prior: Arrays, truth: Arrays, seed: int = 0) -> Scale:
     means = [of_each_run(per_run(rows, COLUMN)) for rows in (prior, truth)]
     random = np.random.default_rng(seed)
     draws = np.stack([_resampled_means(x, random) for x in means], axis=1)
-    errors = [np.std(x, ddof=1) / len(x) ** 0.5 if len(x) > 1 else np.inf for x in means]
-    return Scale(float(means[0].mean()), float(means[1].mean()), draws, float(np.hypot(errors[0], errors[1])))
+    runs = min(map(len, means))
+    errors = [np.std(x, ddof=1) / len(x) ** 0.5 if runs > 1 else np.inf for x in means]
+    return Scale(
+        float(means[0].mean()), float(means[1].mean()), draws, float(np.hypot(errors[0], errors[1])), runs
+    )
 
 
 def _resampled_means(x: np.ndarray, random: np.random.Generator) -> np.ndarray:

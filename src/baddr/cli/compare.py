@@ -55,6 +55,8 @@ def main(arguments: Sequence[str]) -> int:
     if last > shortest:
         raise UserError(f"--last {last} is more than the {shortest} episodes of the shortest result.")
     window = options.window or default_window(shortest)
+    if options.level is not None and not math.isfinite(options.level):
+        raise UserError("--level must be a finite number.")
     rows = compare(results, last, options.level, window)
     optimum = None if options.reference == "none" else reference_of(list(found), options.trust)
     if options.json:

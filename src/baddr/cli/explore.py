@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from baddr.cli.history import refuse_prior
-from baddr.cli.options import Debug, Device, Flat, Folders
+from baddr.cli.options import Debug, Device, Flat, Folders, Trust
 from baddr.cli.parse import parse, parse_with_domain
 from baddr.errors import UserError
 
@@ -48,6 +48,7 @@ class Look:
     """The port of the page. 0: any that is free."""
     no_browser: bool = False
     """Print the address and open no browser."""
+    trust: Trust = False
     debug: Debug = False
 
 
@@ -79,7 +80,7 @@ def of_results(arguments: Sequence[str]) -> int:
     _check(options.port)
     if len(options.dirs) != 1:
         raise UserError("Name one result folder: `baddr explore DIR`.")
-    results = Results(options.dirs[0])
+    results = Results(options.dirs[0], options.trust)
     return show(results.experiment.title, results.names, None, results, options)
 
 

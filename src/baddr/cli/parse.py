@@ -59,13 +59,15 @@ def asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def flag_value(arguments: Sequence[str], name: str, default: str) -> str:
-    """A flag's value before the command line is parsed: it decides what the defaults are."""
-    for i, argument in enumerate(arguments):
-        if argument == f"--{name}" and i + 1 < len(arguments):
-            return arguments[i + 1]
-        if argument.startswith(f"--{name}="):
-            return argument.partition("=")[2]
-    return default
+    """A flag's value before the command line is parsed: it decides what the defaults are. The last one
+    counts, as for all flags."""
+    value = default
+    for argument, after in zip(arguments, [*arguments[1:], None], strict=False):
+        if argument == f"--{name}" and after is not None:
+            value = after
+        elif argument.startswith(f"--{name}="):
+            value = argument.partition("=")[2]
+    return value
 
 
 def parse_with_domain(

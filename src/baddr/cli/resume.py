@@ -63,6 +63,10 @@ def main(arguments: Sequence[str]) -> int:
     experiment = extend(before, options.runs, options.episodes)
     experiment.check_values()
     if experiment == before and folder.is_whole:
+        if not (folder.path / "curve.png").exists():  # a kill came between the last row and the pictures
+            from baddr.agents.life import Failure
+
+            return finish(experiment, folder, [Failure(**x) for x in folder.read_manifest()["failures"]])
         size = f"{counted(before.runs, 'run')} of {counted(before.episodes, 'episode')}"
         print(f"{in_line(folder.path)} is complete: {size}.")
         return 0

@@ -91,7 +91,10 @@ class Experiment(Generic[D, A]):
                 "--seed must lie between 0 and 4294967295",
             ),
             (self.chunk_size >= 0, "--chunk-size must not be negative"),
-            (-1 <= self.trace < self.runs, f"--trace must name a run, 0 to {self.runs - 1}, or be -1"),
+            (
+                -1 <= self.trace < max(self.runs, 1),
+                f"--trace must name a run, 0 to {self.runs - 1}, or be -1",
+            ),
             (has_belief or self.trace < 0, f"--trace: {self.agent} has no belief to trace"),
         ]
         refuse([sentence for holds, sentence in checks if not holds])

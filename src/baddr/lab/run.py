@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from baddr.agents.kinds import KINDS, is_of
 from baddr.domains.catalog import DOMAINS, entry
 from baddr.errors import UserError
+from baddr.files.settings import problems, refuse
 from baddr.files.store import Folder, load_results
 from baddr.files.toml import merge
 from baddr.lab.experiment import AnyExperiment, asked_in, merged, preset
@@ -71,6 +72,7 @@ def _check_agent(agent: Any) -> None:
 
         if not isinstance(agent, Agent):
             raise UserError(f"An agent is a name or an Agent, not a value of type {type(agent).__name__}.")
+        refuse(problems(agent.filter, "filter."))
 
 
 def _start(experiment: AnyExperiment, folder: Folder, agent: Any, progress: bool) -> list[Any]:

@@ -13,7 +13,8 @@ NUM_RESAMPLES = 2000
 SPARSE, SPARSEST = 10**7, 100  # places that have no row: of any table, and for each row
 NUM_CURVES = 500  # resampled for the interval of a whole curve
 FEWEST_TO_REACH = 8  # for an interval of the episodes until a level: of 4 runs one held it in 76 of 100 cases
-FEWEST_RUNS = 4  # below, equal runs are no evidence that others are equal, nor "never" that none gets there
+FEWEST_RUNS = 4  # below, "never" is no evidence that none gets there
+FEWEST_EQUAL = 30  # below, equal runs are no evidence that others are equal: one in ten may differ
 
 
 class Estimate(NamedTuple):
@@ -75,10 +76,10 @@ def estimate(values: np.ndarray, statistic: Statistic = np.mean) -> Estimate:
 
 
 def over_runs(values: np.ndarray, statistic: Statistic = np.mean) -> Estimate:
-    """The same of one value per run. Two or three runs that do not differ have no interval, either: it would
-    have no width, and say that no run differs."""
+    """The same of one value per run. A few runs that do not differ have no interval, either: it would have no
+    width, and say that no run differs."""
     found = estimate(values, statistic)
-    few = len(values) < FEWEST_RUNS
+    few = len(values) < FEWEST_EQUAL
     return Estimate(found.value, -np.inf, np.inf) if few and found.low == found.high else found
 
 

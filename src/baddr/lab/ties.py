@@ -59,12 +59,11 @@ def _canonical(value: Any) -> Any:
 
 
 def tie_of(manifest: Mapping[str, Any]) -> Tie:
-    """What every checkpoint of an experiment carries; the span of its runs comes to it. Older experiments
-    have none, and one that was resumed with --trust may have had other files of the user's own."""
-    if "settings" not in manifest:
-        return {}
+    """What every checkpoint of an experiment carries; the span of its runs comes to it. One that was resumed
+    with --trust may have had other files of the user's own."""
     names = ("settings", "method") if manifest.get("trusted") else ("settings", "method", "domain", "own")
-    tie = {name: manifest["seeds"].get(name) for name in ("seed", "streams")}
+    seeds = manifest.get("seeds", {})
+    tie = {name: seeds.get(name) for name in ("seed", "streams")}
     return tie | {name: manifest.get(name) for name in names}
 
 

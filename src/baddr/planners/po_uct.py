@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from baddr.core.checks import wrong
+from baddr.files.settings import problems, refuse
 
 if TYPE_CHECKING:
     from baddr.planners.tree_search import TreeSearch
@@ -43,6 +44,7 @@ class PoUct:
 
     def build(self, domain: Any = None) -> "TreeSearch":
         """The planner for a domain, with what the domain knows of good play (`Hooks`)."""
+        refuse(problems(self, "planner."))
         from baddr.planners.choice import Hooks
         from baddr.planners.tree_search import TreeSearch
 

@@ -26,7 +26,7 @@ from baddr.errors import UserError
 
 TOLERANCE = 1.0001e-5  # of a row's sum: three times .33333 is off by 1e-5, and a little in float64
 MOST_NAMES = 2**16
-NAME = re.compile(r"[^\s:*#0-9][^\s:*#]*")
+NAME = re.compile(r"[^\s:*#\d][^\s:*#]*")  # other digits than ours begin none, either
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ TOKEN = re.compile(r"[:*]|[+-]\s*(?=[0-9.])[^\s:*]*|[^\s:*]+")  # a sign may sta
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 INTEGER = re.compile(r"[0-9]{1,9}")
 BLANK = re.compile(r"\s")
+NOTHING = re.compile(r"\s*+(?:#.*+\s*+)*+")  # blanks, comments and whole lines of them
 NUMERIC = frozenset("0123456789.eE+-")
 
 MOST_BYTES = 2**28  # of a file
@@ -54,13 +55,14 @@ def read_text(path: Path) -> str:
         raise UserError(f"There is no file {source_name(path)}.") from None
     except OSError as error:
         raise UserError(f"Cannot read {source_name(path)}: {error.strerror}.") from error
+    if b"\r" in content:  # before it is decoded, which may take four times as much
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     if b"\0" in content:
         raise UserError(f"{source_name(path)} is not a text file.")
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = content.decode("latin-1")
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
+        return content.decode("latin-1")
 
 
 def source_name(source: Path | str) -> str:
@@ -183,11 +185,11 @@ def _parts(words: list[str]) -> list[list[str]]:
 
 def _lines(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
     """The words of every line that has some; a long line comes in parts."""
-    total, first, line = 0, 0, 0
-    while first <= len(text):
-        end = text.find("\n", first)
+    total, first, line = 0, 0, 1
+    while (start := _start(text, first)) < len(text):
+        line += text.count("\n", first, start)
+        first, end = start, text.find("\n", start)
         end = len(text) if end < 0 else end
-        line += 1
         for words in _words_of(text, first, end):
             total += len(words)
             if total > MOST_WORDS:
@@ -196,7 +198,13 @@ def _lines(text: str, source: str) -> Iterator[tuple[int, list[str]]]:
                 longest = next(word for word in words if len(word) > LONGEST_WORD)
                 raise Token(longest, line, source).expected(f"words of at most {LONGEST_WORD} characters")
             yield line, words
-        first = end + 1
+        first = end
+
+
+def _start(text: str, first: int) -> int:
+    """Where the next word starts: there may be millions of empty lines before it."""
+    match = NOTHING.match(text, first)
+    return match.end() if match else first
 
 
 def _words_of(text: str, first: int, end: int) -> Iterator[list[str]]:

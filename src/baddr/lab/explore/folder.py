@@ -24,10 +24,10 @@ POINTS = 40
 class Results:
     """A folder that is finished or running."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, trust: bool = False):
         self.folder = Folder(path)
         self.folder.check_existing()
-        self.experiment = of_folder(self.folder)
+        self.experiment = of_folder(self.folder, trust)
         self.domain: Any = None  # made where a step is drawn
         self.kept: tuple[Any, list[dict[str, Any]]] = (
             None,

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from baddr.core.checks import wrong
+from baddr.files.settings import problems, refuse
 
 if TYPE_CHECKING:
     from baddr.planners.belief_tree.search import TreeOfBeliefs
@@ -42,6 +43,7 @@ class BeliefTree:
 
     def build(self, domain: Any = None) -> "TreeOfBeliefs":
         """The planner for a domain, whose own bounds are used where it has some."""
+        refuse(problems(self, "planner."))
         from baddr.planners.belief_tree.search import TreeOfBeliefs
 
         return TreeOfBeliefs(
