@@ -1242,6 +1242,34 @@ MUTANTS = [
     ),
     # --- the suite and its domains ---
     Mutant(
+        "an outside agent may add an episode twice",
+        "bench",
+        "wrong = np.flatnonzero(episode != np.arange(len(which)) - first[which])",
+        "wrong = np.flatnonzero(episode < 0)",
+        "test_scores.py::does_not_fit",
+    ),
+    Mutant(
+        "two runs prove that there is something to learn",
+        "bench",
+        "CLEAR * self.error * widening(self.runs - 1.0)",
+        "CLEAR * self.error",
+        "test_scores.py::two_runs",
+    ),
+    Mutant(
+        "whoever removes a folder's hash may edit its settings",
+        "lab",
+        "return tie | {name: manifest.get(name) for name in names}",
+        "return tie | {name: manifest[name] for name in names if name in manifest}",
+        "test_ties.py::lost",
+    ),
+    Mutant(
+        "the filter of an agent that is a value is not checked",
+        "lab",
+        'refuse(problems(agent.filter, "filter."))',
+        "pass",
+        "test_run.py::values_are_checked",
+    ),
+    Mutant(
         "a score forgets the prior",
         "bench",
         "return (returns - self.prior) / (gap if gap != 0 else np.nan)",
@@ -1458,7 +1486,7 @@ MUTANTS = [
         "core",
         "log_likelihood=jnp.where(explains, found.log_likelihood, -jnp.inf),",
         "log_likelihood=found.log_likelihood,",
-        "test_rewards.py::tells",
+        "test_outcome.py::tells_which",
     ),
     Mutant(
         "ancestors are not followed",
