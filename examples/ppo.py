@@ -10,6 +10,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 
+from baddr.domains.catalog import entry
 from baddr.files.tables import write_table
 from baddr.gym import environment_id
 
@@ -39,7 +40,8 @@ def learn(agent: str, domain: str, seed: int, episodes: int) -> list[float]:
     from sb3_contrib import RecurrentPPO
     from stable_baselines3 import PPO
 
-    env = Returns(gymnasium.make(f"baddr.gym:{environment_id(domain)}"))
+    truth = entry(domain).suite  # the settings that the suite chooses for the domain
+    env = Returns(gymnasium.make(f"baddr.gym:{environment_id(domain)}", **truth))
     discount = env.reset(seed=seed)[1]["discount"]
     kind, policy = (PPO, "MlpPolicy") if agent == "ppo" else (RecurrentPPO, "MlpLstmPolicy")
     model = kind(policy, env, gamma=discount, n_steps=256, batch_size=64, seed=seed, device="cpu")

@@ -37,6 +37,7 @@ ONE = "--planner.in-flight 1"  # PO-UCT as published
 REJECT = f"--planner.num-simulations 32 --filter.num-particles 64 {ONE}"
 SEARCH = f"{REJECT} --filter.resample-below 32"
 STILL = "--filter.no-rejuvenate"  # as the presets were when the record was made
+UNTIED = "--factored.tying untied"  # likewise
 NETWORK = "--pretrain.batches 16 --pretrain.max-gap 100 --network.hidden 16"
 REWARDS = "--planner.exploration {}"  # u as files' presets once had it: the range of rewards
 LEARNER = "--dpfrl.actors 2 --dpfrl.hidden 8 --dpfrl.features 8 --dpfrl.num-particles 4"
@@ -61,7 +62,7 @@ COMMANDS = {
     "collision-avoidance-baddr": f"collision-avoidance {SEARCH} {NETWORK}",
     "collision-avoidance-ba-pomcp": f"collision-avoidance --agent ba-pomcp {SEARCH}",
     "gridverse-baddr": f"gridverse {REJECT} {NETWORK} --filter.num-particles 8",
-    "sysadmin-fba-pomcp": f"sysadmin --agent fba-pomcp {SEARCH}",
+    "sysadmin-fba-pomcp": f"sysadmin --agent fba-pomcp {SEARCH} {UNTIED}",
     "sysadmin-ba-pomcp": f"sysadmin --agent ba-pomcp {REJECT} --filter.kind rejection",
     "machine-ba-pomcp": f"{EXAMPLES / 'machine.pomdp'} --agent ba-pomcp {SEARCH} {REWARDS.format(6.925)}",
     "maintenance-baddr": f"{EXAMPLES / 'maintenance.py'} {SEARCH} {NETWORK} {REWARDS.format(12)}",

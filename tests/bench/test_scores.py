@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from baddr.bench import scoreboard
 from baddr.bench.folder import Suite
 from baddr.bench.outside import add
 from baddr.bench.page import page
@@ -193,6 +194,16 @@ def test_an_empty_suite_has_a_page():
     assert "scoreboard" in page(
         {"domains": {}, "command": "", "device": "", "baddr": "", "status": "", "refused": {}}
     )
+
+
+def test_the_page_names_the_truth_that_the_suite_chose(suite, monkeypatch):
+    """Who adds an outside agent must act under the same one."""
+    assert "worth learning" not in page(write_scoreboard(suite))
+    with_truth = replace(entry("tiger"), suite={"accuracy": 0.75})
+    monkeypatch.setattr(scoreboard, "entry", lambda name: with_truth)
+    found = scoreboard.scoreboard(suite)
+    assert found["domains"]["tiger"]["settings"] == {"accuracy": 0.75}
+    assert "a truth that is worth learning: --domain.accuracy 0.75; prior only" in page(found)
 
 
 def test_prior_only_takes_what_the_prior_expects_for_the_truth():

@@ -94,6 +94,9 @@ def _section(name: str, domain: dict[str, Any], colours: dict[str, str]) -> str:
         )
     error = "" if of["standard_error"] is None else f" (their difference ± {of['standard_error']:.3f})"
     lines = [f"prior only {of['prior']:.3f}, planning on the truth {of['truth']:.3f}{error}"]
+    if chosen := domain["settings"]:
+        truth = ", ".join(f"--domain.{key.replace('_', '-')} {value:g}" for key, value in chosen.items())
+        lines.insert(0, f"a truth that is worth learning: {truth}")
     if "lower" in of["optimum"]:
         lines.append(
             f"the optimum lies between {of['optimum']['lower']:.3f} and {of['optimum']['upper']:.3f}"

@@ -9,7 +9,7 @@ from baddr.bench.outside import outside
 from baddr.bench.page import page
 from baddr.bench.scores import Interval, Scale, scale_of, scores
 from baddr.bench.suite import EXACT, PRIOR, TRUTH, Part, parts
-from baddr.domains.catalog import short_name
+from baddr.domains.catalog import DOMAINS, entry, short_name
 from baddr.files.tables import Arrays
 from baddr.files.writing import write
 from baddr.lab.results import rows_of
@@ -83,6 +83,7 @@ def _domain(
             "exact": EXACT if EXACT in agents else None,
         },
         "clear": scale.is_clear,
+        "settings": dict(entry(domain).suite) if domain in DOMAINS else {},
         "agents": agents,
     }
 

@@ -125,7 +125,10 @@ class FactoredSettings:
         return wrong(
             (0 <= self.edge_probability <= 1, "factored.edge-probability must lie in [0, 1]"),
             (self.grid >= 2, "factored.grid must be at least 2"),
-            (plain or self.tying == "untied", "factored.tying tied needs factored.structure true"),
+            (
+                plain or self.tying == "untied",
+                "factored.tying tied needs factored.structure true (or factored.tying untied)",
+            ),
             (plain or not self.tables, "factored.tables needs factored.structure true"),
         )
 

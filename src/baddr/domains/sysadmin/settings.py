@@ -7,7 +7,7 @@ from baddr.core.checks import wrong
 from baddr.core.filters import Importance
 from baddr.domains.entry import Entry, Names, Preset, by_module, learners, with_wide
 from baddr.planners.po_uct import IMPROVED, PoUct
-from baddr.posteriors.settings import Network, Pretrain
+from baddr.posteriors.settings import FactoredSettings, Network, Pretrain
 
 
 @dataclass(frozen=True)
@@ -77,8 +77,9 @@ SIZES = Preset(  # not in the paper: the sizes are ours
 
 
 def presets(settings: SysadminSettings) -> dict[str, Preset]:
+    tied = FactoredSettings(tying="tied")  # computers are alike; apart, each has too few data of its own
     presets = {
-        "quick": SIZES.changed(SIZES.runs, SIZES.episodes, planner=IMPROVED),
+        "quick": SIZES.changed(SIZES.runs, SIZES.episodes, planner=IMPROVED, factored=tied),
         "quick/network": SIZES.changed(8, SIZES.episodes, planner=IMPROVED),
         "paper": SIZES,
         **learners(),
