@@ -64,8 +64,8 @@ def prepare() -> None:
 
     real = vars(suite).get("_real_preset", suite.preset)
 
-    def preset(domain: str, agent: str) -> Any:
-        found = real(domain, agent)
+    def preset(domain: str, agent: str, **given: Any) -> Any:
+        found = real(domain, agent, **given)
         small = {"planner": {"num_simulations": 16}, "filter": {"num_particles": 8}}
         groups = {name: group for name, group in found.settings.groups().items() if name in small}
         for name, group in groups.items():

@@ -31,6 +31,20 @@ class Killed(BaseException):
     """Stands for the end of the process: nothing of ours catches it."""
 
 
+def test_the_campaign_knows_what_it_makes_small():
+    """`make faults` puts small presets in the place of the suite's: they must take what the suite gives."""
+    program = (
+        "import faults; faults.prepare()\n"
+        "from baddr.bench.suite import Request, parts\n"
+        "of = parts(Request(domains=('sysadmin',)))\n"
+        "print(*(part.experiment.settings.planner.num_simulations for part in of))"
+    )
+    here = Path(__file__).parent.parent
+    done = subprocess.run([sys.executable, "-c", program], cwd=here, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == {"16"}
+
+
 def carry_on(folder: Folder) -> None:
     """What a user does, also after a fault: begin, or go on with what is not complete; then extend it."""
 
