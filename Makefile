@@ -19,7 +19,7 @@ slow: .venv/installed
 golden: .venv/installed
 	$(BIN)/pytest -n auto --slow tests/test_golden.py
 
-# Every domain with every agent, compiled and run through every command. Half an hour or more.
+# Every domain with every agent, as by default; and also every command line of the docs.
 matrix: .venv/installed
 	$(BIN)/pytest -n auto --slow tests/test_product.py
 

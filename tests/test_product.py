@@ -150,14 +150,10 @@ def with_history(command: str, domain: str, agent: str, folder: Path) -> str:
 
 # --- every domain with every agent ---------------------------------------------------------------------
 
-# Nearly all of the time goes into compiling. So by default every pair is built, sized and traced, which
-# checks each shape and type of its real steps; half of the agents are compiled and run on every domain, those
-# that take least; and README's commands run every agent on tiger. `make matrix`: all.
+# Nearly all of the time goes into compiling. Each pair is built, sized and traced with the checks of shapes
+# and types on, and then run without them.
 UNSOLVABLE = [("battleship", "optimal")]  # what is seen depends on the state before
-LAST = ("baddr", "filtering", "latent", "mixture")  # networks take longest: only where no other is missing
-QUICKEST = ("random", "pomcp", "optimal", "ba-pomcp", "fba-pomcp", "filtering")
-ORDER = sorted(AGENTS, key=LAST.__contains__)
-PAIRS = [x for x in itertools.product(DOMAINS, ORDER) if x not in REFUSED and x not in UNSOLVABLE]
+PAIRS = [x for x in itertools.product(DOMAINS, AGENTS) if x not in REFUSED and x not in UNSOLVABLE]
 every_pair = pytest.mark.parametrize(
     ("domain", "agent"), PAIRS, ids=[f"{Path(domain).name}-{agent}" for domain, agent in PAIRS]
 )
@@ -181,11 +177,7 @@ def test_dry_run_and_trace(domain, agent, tmp_path, unmeasured, monkeypatch):
 
 
 @whole_command
-@pytest.mark.parametrize(
-    ("domain", "agent"),
-    [pytest.param(*pair, marks=[pytest.mark.slow] * (pair[1] not in QUICKEST)) for pair in PAIRS],
-    ids=[f"{Path(domain).name}-{agent}" for domain, agent in PAIRS],
-)
+@every_pair
 def test_run(domain, agent, tmp_path):
     summary = succeed(f"run {pair(domain, agent)} {SIZE} --out {tmp_path / 'out'}")
     assert not re.search(r"\bnan\b", summary)
@@ -216,7 +208,7 @@ def test_run_by_a_tree(domain, agent, tmp_path):
     assert list(results["episode"]) == [0, 1, 2] * 2 and np.all(np.isfinite(results["return"]))
 
 
-@pytest.mark.cover
+@whole_command
 @every_pair
 def test_belief_and_plan(domain, agent, tmp_path):
     """After two steps: probabilities that sum to one; as many visits as simulations, of which one is best."""

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
 
 from baddr.core.agent import Agent
 from baddr.core.gba_pomdp import GBAPOMDP
 from baddr.core.particles import Particles, mass_of
-from baddr.core.planner import best_action
-from baddr.core.pomdp import POMDP, feature_vector
+from baddr.core.planner import Plan, best_action
+from baddr.core.pomdp import POMDP, Action, feature_vector
 from baddr.core.posterior import sample
 from baddr.domains.domain import Domain
 from baddr.errors import UserError, shown
@@ -88,11 +88,11 @@ class After:
 
 def replay(key: Key[Array, ""], agent: Agent, world: POMDP, episodes: list[Episode]) -> After:
     """The belief after every step of the history."""
-    update = eqx.filter_jit(agent.update)
+    start, update = eqx.filter_jit(agent.initial_belief), eqx.filter_jit(agent.update)
     restart = eqx.filter_jit(agent.next_episode)
     terminal = eqx.filter_jit(terminal_probability)
     key_start, key_steps = jr.split(key)
-    belief, over, t = agent.initial_belief(key_start), False, 0
+    belief, over, t = start(key_start), False, 0
     for number, episode in enumerate(episodes, start=1):
         key_episode = jr.fold_in(key_steps, number)
         if number > 1:
@@ -135,23 +135,25 @@ def terminal_probability(
 def belief_json(key: Key[Array, ""], agent: Agent, domain: Domain, belief: Particles) -> dict[str, Any]:
     """The belief as the command line prints it."""
     pomdp = domain.pomdp
-    actions = range(pomdp.num_actions)
     keys = jr.split(key, pomdp.num_actions + 1)
-    predict = eqx.filter_jit(predictive)
-    marginals = state_marginals(belief, pomdp.state_sizes)
-    model = {}
     describe = agent.describe or domain.describe
-    if describe is not None:
-        described = describe(keys[-1], agent.gba.posterior, belief)
-        model = {name: np.asarray(value).tolist() for name, value in described.items()}
+
+    def now(key: Key[Array, ""], agent: Agent, belief: Particles) -> tuple[Array, list[Array], list[Any]]:
+        model = {} if describe is None else describe(key, agent.gba.posterior, belief)
+        # As a list: in a dict JAX would sort the names.
+        return belief.effective_sample_size(), state_marginals(belief, pomdp.state_sizes), list(model.items())
+
+    size, marginals, model = eqx.filter_jit(now)(keys[-1], agent, belief)
+    predict = eqx.filter_jit(predictive)
     return {
         "num_particles": belief.num_particles,
-        "effective_sample_size": float(belief.effective_sample_size()),
+        "effective_sample_size": float(size),
         "state": {"features": _lists(marginals)},
         "next_observation": {
-            str(a): {"features": _lists(predict(keys[a], agent, belief, jnp.int32(a)))} for a in actions
+            str(a): {"features": _lists(predict(keys[a], agent, belief, jnp.int32(a)))}
+            for a in range(pomdp.num_actions)
         },
-        "model": model,
+        "model": {name: np.asarray(value).tolist() for name, value in model},
     }
 
 
@@ -206,18 +208,26 @@ def plan_json(key: Key[Array, ""], agent: Agent, world: POMDP, after: After) -> 
         raise UserError(
             "The last episode has ended; add an empty episode to plan the first step of the next one."
         )
-    key_plan, key_action = jr.split(key)
-    belief = jax.tree.map(lambda x: x[None], after.belief)
-    plans = eqx.filter_jit(agent.plan)(key_plan[None], belief, jnp.array([world.horizon - after.t]))
-    plan = jax.tree.map(lambda x: x[0], plans)
+    steps_left = jnp.int32(world.horizon - after.t)
+    plan, action = eqx.filter_jit(planned)(key, agent, after.belief, steps_left)
     bounds = {}
     if plan.upper is not None and plan.gap is not None:
         bounds = {"Q_upper": np.asarray(plan.upper, np.float64).tolist(), "gap": float(plan.gap)}
     return {
         "Q": np.asarray(plan.Q, np.float64).tolist(),
         "visits": np.asarray(plan.N, np.int64).tolist(),
-        "action": int(best_action(key_action, plan)),
-        "num_simulations": int(plan.N.sum()),
+        "action": int(action),
+        "num_simulations": int(np.sum(plan.N)),
         "num_nodes": int(plan.num_nodes),
         "simulated_steps": int(plan.num_steps),
     } | bounds
+
+
+def planned(
+    key: Key[Array, ""], agent: Agent, belief: Particles, steps_left: Int[Array, ""]
+) -> tuple[Plan, Action]:
+    """A plan of one run, and the action that it comes to."""
+    key_plan, key_action = jr.split(key)
+    plans = agent.plan(key_plan[None], jax.tree.map(lambda x: x[None], belief), steps_left[None])
+    plan = jax.tree.map(lambda x: x[0], plans)
+    return plan, best_action(key_action, plan)
