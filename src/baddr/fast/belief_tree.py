@@ -1,6 +1,7 @@
 """`planners.belief_tree.search.TreeOfBeliefs`, faster: run by run on a CPU, networks tabulated, tables and
 bounds of a known model or of a bank's members worked out once."""
 
+from dataclasses import replace
 from functools import partial
 
 import equinox as eqx
@@ -18,6 +19,7 @@ from baddr.fast.backend import on_cpu
 from baddr.fast.bank_models import tables_of_members, weights_of_members
 from baddr.fast.known_bounds import known_bounds, known_tables
 from baddr.fast.network_draws import draws_of, in_order
+from baddr.fast.solved_simulators import SolvedSimulators, solved_simulators
 from baddr.fast.tables import Rows, Tabulated, draws_once, rows_that_matter, tabulate
 from baddr.fast.tuning import MOST_ROWS
 from baddr.planners.belief_tree.bounds import Bounds
@@ -51,6 +53,7 @@ class FastTree(PreparedPlanner):
     # The inputs of D that are evaluated before, where they are few
     rows: Rows | None = eqx.field(static=True)
     by: str = eqx.field(static=True)
+    solved: SolvedSimulators | None = None  # which have policies for a model that is uncertain
 
     @property
     def stream(self) -> str:
@@ -58,7 +61,10 @@ class FastTree(PreparedPlanner):
         return f"beliefs by {self.by}"
 
     def prepare(self, key: Key[Array, ""], pomdp: POMDP, belief: Particles) -> PyTree:
-        return () if self.bounds is not None else self.how.prepare(key, pomdp, belief)
+        prepared = () if self.bounds is not None else self.how.prepare(key, pomdp, belief)
+        if self.solved is None:
+            return prepared
+        return prepared, self.solved.nearest(jr.fold_in(key, 1), *learning(pomdp, belief))
 
     def plan_prepared(
         self,
@@ -87,6 +93,9 @@ class FastTree(PreparedPlanner):
     ) -> Search:
         """A run's search before its first expansion."""
         key_root, key_tree = jr.split(key)
+        if self.solved is not None:
+            prepared, which = prepared
+            prepared = replace(prepared, policies=(self.solved.policies, which))
         bounds = prepared if self.bounds is None else self.bounds
         return self.how.start(key_tree, pomdp, self.nodes(key_root, pomdp, belief), limit, active, bounds)
 
@@ -149,4 +158,5 @@ def fast_tree(how: TreeOfBeliefs, pomdp: POMDP) -> FastTree:
             rows = rows_that_matter(gba.pomdp, MOST_ROWS)
             rows = rows if rows is not None and all(rows) else None
         return FastTree(how, None, None, rows, "tables")
-    return FastTree(how, None, None, None, "particles")
+    solved = solved_simulators(how, gba.pomdp)
+    return FastTree(how, None, None, None, "particles" if solved is None else "particles, solved", solved)

@@ -55,11 +55,22 @@ def known_bounds(how: TreeOfBeliefs, gba: GBAPOMDP, tables: Tables | None) -> An
     horizon = effective_depth(gba.discount, gba.horizon)
     bounds = eqx.filter_jit(bounds_of)(tables, gba.discount, horizon, how.own, gba.state_sizes)
     one = tables.T.shape[-1] == 1 and tables.O.ndim == 4
-    if one and gba.discount < 1 and gba.discount**gba.horizon < LONG:
+    if one and is_long(gba):
         return tightened(bounds, sparse(gba, tables), horizon)
-    if one and gba.num_states * gba.num_observations * horizon <= SMALL:
+    if one and is_solved(gba):
         return tightened_by_steps(bounds, sparse(gba, tables), horizon)
     return bounds
+
+
+def is_long(pomdp: POMDP) -> bool:
+    """Whether little is earned after the horizon: the solver's vectors need none, then."""
+    return pomdp.discount < 1 and pomdp.discount**pomdp.horizon < LONG
+
+
+def is_solved(pomdp: POMDP) -> bool:
+    """Whether the solver is asked for bounds, where the model is known and small."""
+    horizon = effective_depth(pomdp.discount, pomdp.horizon)
+    return is_long(pomdp) or pomdp.num_states * pomdp.num_observations * horizon <= SMALL
 
 
 def tightened(bounds: Bounds, model: SparseModel, horizon: int) -> Bounds:

@@ -63,8 +63,8 @@ class Graph:
     def policy(self, deadline: float = float("inf"), most: int = 0) -> list[Int[np.ndarray, " n"]]:
         """Of each layer, the vectors that a policy needs: what is best at some belief, and all that these
         refer to. So a step by the best of them is worth what its vector says. Blind policies are there for
-        other actions' values. When time is up, the best is what a belief has seen so far. With `most`, those
-        that are best at most beliefs."""
+        other actions' values. When time is up, the best is what a belief has seen so far. With `most`, so
+        many of those that are best at some belief."""
         wanted: list[set[int]] = [set(range(self.model.num_actions)) for _ in self.layers]
         best: list[list[int]] = [[] for _ in self.layers]
         for node in self.nodes.values():
@@ -102,9 +102,13 @@ class Graph:
 
 
 def common(numbers: list[int], most: int, first: int) -> Int[np.ndarray, " n"]:
-    """The numbers that come most often, besides the first ones."""
-    found, times = np.unique(np.array(numbers, int), return_counts=True)
-    return np.union1d(np.arange(first), found[np.argsort(-times, kind="stable")[:most]])
+    """The `first` ones, and `most` others: half of them come soonest (where an episode starts), the rest most
+    often."""
+    found, soonest, times = np.unique(np.array(numbers, int), return_index=True, return_counts=True)
+    soon = found[np.argsort(soonest, kind="stable")[: most // 2]]
+    often = found[np.argsort(-times, kind="stable")]
+    often = often[~np.isin(often, soon)][: most - len(soon)]
+    return np.union1d(np.arange(first), np.concatenate([soon, often]))
 
 
 class Node:

@@ -12,7 +12,7 @@ from baddr.solve.model import SparseModel
 from baddr.solve.point_based import Budget, Progress, Solution, solve
 from baddr.solve.policy import load, save
 
-CODE_VERSION = 3  # raise it when the same model and budget give another solution
+CODE_VERSION = 4  # raise it when the same model and budget give another solution
 
 
 def stored_solution(

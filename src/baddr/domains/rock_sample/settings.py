@@ -24,6 +24,7 @@ MAPS: dict[tuple[int, int], tuple[Cell, tuple[Cell, ...]]] = {
     ),
 }
 MOST_ROCKS = 12  # of bounds that are tables over all sets of rocks
+MOST_SOLVED_STATES = 512  # of simulators whose policies the tree knows
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ SIZES = Preset(  # not in the paper: the sizes are ours
 def presets(settings: RockSampleSettings) -> dict[str, Preset]:
     """Few particles in a plan are fast; more rocks need more of them."""
     particles = 1024 if settings.rocks > 8 else 256
-    tree = BeliefTree(num_expansions=32, num_particles=particles)
+    solved = 8 if settings.size**2 * 2**settings.rocks <= MOST_SOLVED_STATES else 0
+    tree = BeliefTree(num_expansions=32, num_particles=particles, num_solved=solved)
     ours = SIZES.changed(SIZES.runs, SIZES.episodes, planner=IMPROVED)
     filtered = {"num_particles": particles, "resample_below": particles / 4}
     quick = ours.changed(ours.runs, ours.episodes, planner=tree, filter=filtered)

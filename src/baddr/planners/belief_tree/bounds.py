@@ -69,6 +69,25 @@ class Draws(Model):
         return jax.vmap(lambda V, i, mass: jnp.sum(mass * V[i], axis=-1))(V, self.s_next, self.mass)
 
 
+NONE = -1  # of the models
+NOTHING = -1e9  # a bound from below that says nothing
+
+
+class Policies(eqx.Module):
+    """What some policies are worth in each state of a few models, the states of one model after another's."""
+
+    alphas: Float[Array, "_ J_S N"]  # by steps left, or one for all numbers of steps
+    later: Float[Array, " H"]  # what `alphas` count that may be earned after the last of h steps
+    num_models: int = eqx.field(static=True)
+
+    def at(self, rank: Int[Array, " m"], which: Int[Array, ""], h: Int[Array, ""]) -> Float[Array, "m N"]:
+        """With h steps left, in one of the models, in states by rank. Of no model: nothing is promised."""
+        last = lambda x: jnp.minimum(h, x.shape[0] - 1)
+        num_states = self.alphas.shape[1] // self.num_models
+        found = self.alphas[last(self.alphas), which * num_states + rank] - self.later[last(self.later)]
+        return jnp.where(which == NONE, NOTHING, found)
+
+
 class Bounds(eqx.Module):
     """By steps left h; the last entry also serves for more steps than there are entries."""
 
@@ -77,6 +96,7 @@ class Bounds(eqx.Module):
     own: Own = eqx.field(static=True)
     sizes: tuple[int, ...] = eqx.field(static=True)
     features: Features | None = None  # whose weights stand in `lower` and `upper` in place of states
+    policies: tuple[Policies, Int[Array, ""]] | None = None  # from below, too: those of one of their models
 
     def at(self, s: Int[Array, "m state_features"], h: Int[Array, ""]) -> "Values":
         """What these states are worth with h steps left."""
@@ -84,7 +104,13 @@ class Bounds(eqx.Module):
             phi = self.features(s)
             return self._values(h, s, lambda weights: values_at(weights, phi))
         rank = jax.vmap(lambda s: flat_index(s, self.sizes))(s)
-        return self._values(h, s, lambda table: table[:, rank])
+        values = self._values(h, s, lambda table: table[:, rank])
+        if self.policies is None:
+            return values
+        policies, which = self.policies
+        found = policies.at(rank, which, h)
+        own = () if values.own_lower is None else (values.own_lower.reshape(s.shape[0], -1),)
+        return values._replace(own_lower=jnp.concatenate([found, *own], axis=1))
 
     def everywhere(self, h: Int[Array, ""], models: int = 1) -> "Values":
         """What all states are worth, by rank, in each of a few models."""
@@ -106,7 +132,7 @@ class Values(NamedTuple):
 
     lower: Float[Array, "L m"] | None
     upper: Float[Array, "K m"] | None
-    own_lower: Float[Array, "m *policies"] | None
+    own_lower: Float[Array, "m *policies"] | None  # of policies, one beside another
     own_upper: Float[Array, "m *policies"] | None
 
     def bound(self, b: Float[Array, "*n m"]) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:

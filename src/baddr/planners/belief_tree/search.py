@@ -63,6 +63,10 @@ class TreeOfBeliefs(PreparedPlanner):
     depth: int = eqx.field(static=True, default=0)  # 0: to the end of the episode
     stop_when_certain: bool = eqx.field(static=True, default=True)  # of the best action
     own: Own = eqx.field(static=True, default=(None, None))  # a domain's bounds
+    num_solved: int = eqx.field(
+        static=True, default=0
+    )  # simulators of the prior: see `fast.solved_simulators`
+    simulator: Any = eqx.field(static=True, default=None)  # of a domain: draws one
 
     def prepare(self, key: Key[Array, ""], pomdp: POMDP, belief: Particles) -> Bounds | tuple[()]:
         """Bounds on values in the model that the belief expects. By tables, plans have better ones."""

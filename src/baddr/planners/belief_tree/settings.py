@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 MOST_STATES = 100_000  # over which bounds are found by value iteration
 LARGEST = 1 << 20  # beliefs, or particles, of a tree
+MOST_SOLVED = 64  # simulators
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class BeliefTree:
     """Stop as soon as no other action can be better."""
     depth: int = 0
     """The depth of the tree. 0: to the end of the episode."""
+    num_solved: int = 0
+    """Simulators of the prior to solve beforehand. In an uncertain model, the policies of the one that is
+    nearest to the belief are bounds from below, once the belief is certain enough. 0: none."""
 
     def problems(self) -> list[str]:
         return wrong(
@@ -39,6 +43,7 @@ class BeliefTree:
             (self.num_particles <= LARGEST, f"planner.num-particles must be at most {LARGEST:,}"),
             (self.precision >= 0, "planner.precision must not be negative"),
             (self.depth >= 0, "planner.depth must be 0 (to the end of the episode) or more"),
+            (0 <= self.num_solved <= MOST_SOLVED, f"planner.num-solved must lie between 0 and {MOST_SOLVED}"),
         )
 
     def build(self, domain: Any = None) -> "TreeOfBeliefs":
@@ -54,4 +59,6 @@ class BeliefTree:
             depth=self.depth,
             stop_when_certain=self.stop_when_certain,
             own=(getattr(domain, "lower", None), getattr(domain, "upper", None)),
+            num_solved=self.num_solved,
+            simulator=getattr(domain, "sample_simulator", None) if self.num_solved else None,
         )
