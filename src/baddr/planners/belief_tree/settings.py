@@ -31,8 +31,7 @@ class BeliefTree:
     depth: int = 0
     """The depth of the tree. 0: to the end of the episode."""
     num_solved: int = 0
-    """Simulators of the prior to solve beforehand. In an uncertain model, the policies of the one that is
-    nearest to the belief are bounds from below, once the belief is certain enough. 0: none."""
+    """Simulators of the prior to solve for better bounds. 0: none."""
 
     def problems(self) -> list[str]:
         return wrong(
